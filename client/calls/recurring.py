@@ -34,7 +34,7 @@ class RecurringFuture(Future[Result, Mode]):
 
     The job ends with its last future, like any task, unless it is detached. It never has a result:
     each of its runs has one. `cancel()` ends it, and the runs that are under way; when no time is
-    left, it is cancelled with that reason.
+    left, it is cancelled with that reason, and `runs` has the latest for as long as it is held.
     """
 
     __slots__ = ()
@@ -42,8 +42,11 @@ class RecurringFuture(Future[Result, Mode]):
     def runs(self) -> Runs[Mode]:
         """Return an iterator of futures, one for each run, as they are made.
 
-        It begins with the latest ten runs that have ended, and ends with the job. In an
-        asynchronous client it is for `async for`.
+        It begins with the latest ten runs that have ended, and ends behind the last one of the
+        job. In an asynchronous client it is for `async for`.
+
+        Raises:
+            QuestionFailed: a thousand others wait for the next run; while it goes on.
         """
         return Runs(self)
 

@@ -82,6 +82,7 @@ async def jobs(
             "2030-12-24 18:00", or so long ago, like "2 h".
         until: only those that were submitted before.
         recurring: only recurring jobs that have not ended; without their runs, which are jobs, too.
+            They are picked here, out of all jobs that have not ended.
 
     Raises:
         ValueError: there is no such state, or a time is none.

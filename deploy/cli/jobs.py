@@ -190,7 +190,8 @@ def wait(
 ) -> None:
     """Wait until detached jobs have ended; name those that have failed.
 
-    Ctrl-C ends the wait, and the jobs go on.
+    Ctrl-C ends the wait, and the jobs go on. A recurring job ends when it is cancelled, or has no
+    later time: wait for its runs, whose keys are KEY@TIME.
 
     \b
     Examples:

@@ -21,6 +21,7 @@ from ....protocol.recurrence import due_ms, ms_of, upcoming_ms, utc_of
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import cancelled
 from ....protocol.wire.levels import Level
+from ....protocol.wire.messages.questions import NO_ANSWER
 from ..conditions.feature import clock_s
 from ..feature import Feature, LateQuestion
 from ..invariants.checking import is_due
@@ -46,7 +47,7 @@ N_KEPT: Final = 10
 MAX_QUEUED: Final = 1000
 #: Times that are found in one look, which the loop of the scheduler waits for; others, in the next.
 MAX_DUE: Final = 100
-#: Questions that wait for a run of one job; the oldest is answered without one.
+#: Questions that wait for a run of one job; others are refused.
 MAX_ASKED: Final = 1000
 #: How a task can have ended.
 _ENDED: Final = (MEMORY, ERRED)
@@ -375,10 +376,14 @@ def on_ask_runs(state: SchedulerState, peer: int, message: m.Ask) -> None:
     if row is None or task is None or not isinstance(after_ms, int):
         state.send(peer, m.Answer(request=message.request, info={"runs": [], "next_ms": 0}))
     elif message.arguments.get("wait"):
-        _ask(state, task, row, peer, message.request, after_ms)
-        if len(row.asked) > MAX_ASKED:
-            first, request, _ = row.asked.pop(0)
-            _answer(state, task, row, first, request, [])
+        if len(row.asked) >= MAX_ASKED:
+            row.asked = [one for one in row.asked if one[0] in state.roles]
+        if len(row.asked) < MAX_ASKED:
+            _ask(state, task, row, peer, message.request, after_ms)
+            return
+        # An answer without a run would be asked for again at once.
+        text = f"{MAX_ASKED} questions wait for the next run of {key!r}: ask with fewer clients"
+        state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
     else:
         runs = [[key, time_ms] for key, time_ms in row.runs.items() if time_ms > after_ms]
         _answer(state, task, row, peer, message.request, runs)

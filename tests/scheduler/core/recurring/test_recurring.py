@@ -290,6 +290,22 @@ def test_a_question_waits_for_the_next_run(board):
     board.drop_rest()
 
 
+def test_of_too_many_questions_that_wait_for_a_run_the_latest_is_refused(board, monkeypatch):
+    monkeypatch.setattr(feature, "MAX_ASKED", 2)
+    alice, bob = board.client(), board.client("bob")
+    board.send(alice, graph("a", cron=cron("@daily")))
+    arguments = {"key": "a", "after_ms": 0, "wait": True}
+    for client, number in ((alice, 1), (bob, 2)):
+        assert board.send(client, m.Ask(request=number, name="runs", arguments=arguments)) == {}
+    out = board.send(alice, m.Ask(request=3, name="runs", arguments=arguments))
+    (failed,) = out[alice]
+    assert isinstance(failed, m.AskFailed)
+    assert "2 questions wait for the next run of 'a'" in failed.text
+    board.close(bob)  # what it has asked waits no longer
+    assert board.send(alice, m.Ask(request=4, name="runs", arguments=arguments)) == {}
+    board.drop_rest()
+
+
 # -- detached ones ---------------------------------------------------------------------------------
 def recorded_job(since_ms: int = 0, **changes: Any) -> JobAdded:
     options = {"detached": True, "cron": cron("* * * * *", since_ms=since_ms, **changes)}
