@@ -120,6 +120,9 @@ FUNCTION_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]
         if s.functions.get(t.group.function.function_id) is not t.group.function
     ],
     "function.n_tasks counts the tasks, and clients that keep it": _miscounted_functions,
+    "a client that was refused keys keeps functions": lambda s: [
+        c for c in s.clients.values() if c.refused and not c.functions
+    ],
     "a function is idle iff no task uses it and no client keeps it": _unlike_idle_functions,
     "workers of a function are registered": lambda s: [
         ws for f in s.functions.values() for ws in f.workers if s.workers.get(ws.peer) is not ws

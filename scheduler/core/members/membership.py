@@ -469,6 +469,7 @@ def _expire(state: SchedulerState, client: ClientHandle) -> None:
         unwant(client, task)
     tasks.reverse()
     release_unneeded(state, tasks)
+    client.refused.clear()
     drop_functions(state, client)
     for client_gone in state.features.client_gone:
         client_gone(state, client)

@@ -163,7 +163,9 @@ def on_release_others(
 
 
 def _release(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:
-    tasks = state.tasks
+    tasks, refused = state.tasks, client.refused
+    for key in keys if refused else ():
+        refused.pop(key, None)
     unneeded = []
     for key in keys:
         task = tasks.get(key)
@@ -193,9 +195,16 @@ def keep_function(client: ClientHandle, function: Function) -> None:
         function.n_tasks += 1
 
 
+def note_refused(client: ClientHandle, key: str, function: Function) -> None:
+    """Note that the client counts this key as sent, until it releases it or cancels it."""
+    if client.receive is None:
+        client.refused[key] = None
+    keep_function(client, function)
+
+
 def drop_functions(state: SchedulerState, client: ClientHandle) -> None:
-    """Drop the kept functions of a client that wants no task any more."""
-    if client.wants:
+    """Drop the kept functions of a client that holds no key any more."""
+    if client.wants or client.refused:
         return
     functions, client.functions = client.functions, {}
     for function in functions:

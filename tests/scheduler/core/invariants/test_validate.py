@@ -192,6 +192,7 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "function.n_tasks counts the tasks, and clients that keep it": lambda b: setattr(
         b.function, "n_tasks", 9
     ),
+    "a client that was refused keys keeps functions": lambda b: b.alice.refused.update({"x": None}),
     "a function is idle iff no task uses it and no client keeps it": lambda b: (
         b.state.idle_functions.clear()
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduler.builders import Board, graph
+from tests.scheduler.builders import Board, function_id, graph
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.upkeep.user_limits import ROW_NBYTES, user_limits_of
@@ -157,3 +157,43 @@ def test_users_that_reached_a_limit_and_are_gone_are_forgotten(board):
     assert len(user_limits_of(board.state).reached) == 1
     board.send(alice, m.Bye(reason="done"))
     assert user_limits_of(board.state).reached == {}
+
+
+def test_the_function_of_refused_tasks_is_known_until_these_are_released():
+    board = Board(max_idle_functions=0)
+    limit(board, tasks=1)
+    alice = board.client()
+    board.send(alice, graph("x0", function="kept"), graph("x1 x2", function="kept", blob=None))
+    assert [*refused(board, alice)] == ["x1", "x2"]
+    # It has not read that yet, and counts on its tasks x1 and x2.
+    board.send(alice, m.ReleaseKeys(keys=["x0", "x2"]))
+    board.send(alice, graph("x3", function="kept", blob=None))
+    assert board.refused() == []
+    assert board.states("x3") == ["no_worker"]
+    board.send(alice, m.ReleaseKeys(keys=["x3"]))
+    assert [*board.state.functions] == [function_id("kept")]
+    board.send(alice, m.CancelKeys(keys=["x1"], force=False, reason=""))
+    assert not board.state.functions
+
+
+def test_the_function_of_refused_tasks_goes_with_their_client():
+    board = Board(max_idle_functions=0)
+    limit(board, tasks=1)
+    alice = board.client()
+    board.send(alice, graph("x0"), graph("x1", function="other"))
+    assert len(board.state.functions) == 2
+    board.send(alice, m.Bye(reason=""))
+    assert not board.state.functions
+
+
+def test_the_function_of_a_task_under_a_taken_name_is_known_until_it_is_released():
+    board = Board(max_idle_functions=0)
+    alice, bob = board.client(), board.client("bob")
+    board.send(alice, graph("x", named="one"))
+    board.send(bob, graph("x", named="other"))
+    assert refused(board, bob)["x"][0] == "key-conflict"
+    board.send(alice, m.ReleaseKeys(keys=["x"]))
+    board.send(bob, graph("y", blob=None))
+    assert board.refused() == []
+    board.send(bob, m.ReleaseKeys(keys=["x", "y"]))
+    assert not board.state.functions
