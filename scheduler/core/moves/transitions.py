@@ -157,6 +157,8 @@ def move(state: SchedulerState, task: SchedulerTask, finish: State) -> None:
         state.counters.n_released -= 1
         if finish in ACTIVE:
             task.group.prefix.begin()
+    if (moved := task.group.user.moved) is not None:
+        moved.append(task)
     task.state = finish
     if finish == PROCESSING:
         task.group.prefix.n_processing += 1

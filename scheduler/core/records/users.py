@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .tasks import SchedulerTask
+
 
 class User:
     """One user, by the name that tokens carry; or a client without a user, which is its own."""
 
-    __slots__ = ("is_limited", "n_rows", "name", "nbytes", "number")
+    __slots__ = ("is_limited", "moved", "n_rows", "name", "nbytes", "number")
 
     def __init__(self, name: str = "", number: int = 0) -> None:
         self.name = name
@@ -14,6 +19,8 @@ class User:
         self.number = number
         #: features are asked before its tasks are queued (`Feature.holding`)
         self.is_limited = False
+        #: its tasks that have left a state, or wait in it no more; None = no feature follows that
+        self.moved: list[SchedulerTask] | None = None
         #: tasks of its groups that are not forgotten
         self.n_rows = 0
         #: bytes of their arguments

@@ -78,3 +78,5 @@ def resume(ws: WorkerHandle, attempt: int) -> None:
         task.estimate_ns = task.group.prefix.estimate_ns
         ws.occupancy_ns += task.estimate_ns
         ws.hold(())
+        if (moved := task.group.user.moved) is not None:
+            moved.append(task)

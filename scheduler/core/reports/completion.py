@@ -50,6 +50,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
     others: list[tuple[SchedulerTask, Blob | None]] = []
     prefix: Prefix | None = None
     group: TaskGroup | None = None
+    moved: list[SchedulerTask] | None = None
     first: SchedulerTask | None = None  # of those in a row that one submission has made
     first_queued_us = 0
     queue_times = state.prefixes.queue_times
@@ -79,7 +80,7 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
             if first is not None:
                 queue_times.add(_queue_time_us(first, first_queued_us), n - n_before_group)
                 free_resources(ws, first.group.task_class.resources, n - n_before_group)
-            group = task.group
+            group, moved = task.group, task.group.user.moved
             first, first_queued_us, n_before_group = task, queued_us, n
             if group.prefix is not prefix:
                 if prefix is not None:
@@ -92,6 +93,8 @@ def on_finished(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsFini
                 prefix = group.prefix
                 n_before, us_before = n, us_total
                 queued_us_before, nbytes_before = queued_us_total, nbytes_total
+        if moved is not None:
+            moved.append(task)
         n += 1
         us_total += duration_us
         queued_us_total += queued_us

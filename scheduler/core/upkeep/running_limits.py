@@ -24,7 +24,7 @@ from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, SchedulerTask
 from .user_limits import user_limits_of
 
 if TYPE_CHECKING:
-    from ..records.peers import ClientHandle
+    from ..records.peers import BlockedWait, ClientHandle, WorkerHandle
     from ..records.users import User
     from ..state import SchedulerState
 
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 class RunningTasks:
     """The tasks of one user that may run, and those that wait for them to end."""
 
-    __slots__ = ("_heap", "_n", "granted", "held", "room")
+    __slots__ = ("_heap", "_n", "blocked", "granted", "held", "room")
 
     def __init__(self) -> None:
-        #: {task: None} queued or processing, and some that have ended since the last pass
+        #: {task: None} queued or processing, and some that have `moved` since the last pass
         self.granted: dict[SchedulerTask, None] = {}
+        #: {task: None} of these, those that wait for others while they run
+        self.blocked: dict[SchedulerTask, None] = {}
         #: {task: None} no_worker
         self.held: dict[SchedulerTask, None] = {}
         #: how many more may run; less than 0 after the limit was exceeded
@@ -64,6 +66,11 @@ class RunningTasks:
 class RunningLimits(dict["User", RunningTasks]):
     """{user that has a limit: its tasks}, none without tasks. Busy while it has rows."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        #: tasks that may count no more, or again, since the last pass: the `moved` of all users here
+        self.moved: list[SchedulerTask] = []
+
 
 def running_limits_of(state: SchedulerState) -> RunningLimits:
     """Return the tasks of users that have a limit of running ones."""
@@ -82,14 +89,9 @@ def _row_of(state: SchedulerState, user: User) -> RunningTasks:
     if row is None:
         row = limits[user] = RunningTasks()
         row.room = user_limits_of(state).of(user, "running")
+        user.moved = limits.moved
         state.busy[RunningLimits] = None
     return row
-
-
-def _count_room(state: SchedulerState, user: User, row: RunningTasks) -> None:
-    """Leave out what has ended, and count how many more may run."""
-    row.granted = {t: None for t in row.granted if t.state in (QUEUED, PROCESSING)}
-    row.room = user_limits_of(state).of(user, "running") - n_running(row)
 
 
 def _hold(state: SchedulerState, task: SchedulerTask) -> bool:
@@ -117,25 +119,56 @@ def _on_unfiled(state: SchedulerState, task: SchedulerTask) -> None:
         row.granted[task] = None
 
 
+def _on_blocked(state: SchedulerState, ws: WorkerHandle, attempt: int, _wait: BlockedWait) -> None:
+    """Look at a task that waits for others now."""
+    task = ws.processing.get(attempt)
+    if task is not None and task.group.user.moved is not None:
+        task.group.user.moved.append(task)
+
+
 def _settle(state: SchedulerState) -> None:
-    """Queue as many held tasks as others have ended."""
+    """Queue as many held tasks as others have ended; look only at what has moved."""
     limits = running_limits_of(state)
-    for user, row in list(limits.items()):
-        _count_room(state, user, row)
-        while row.room > 0 and (task := row.first()) is not None:
-            if task.state == NO_WORKER and task not in state.paused:
-                enqueue(state, task)
-        if not (row.granted or row.held):
+    users: dict[User, None] = {}
+    while limits.moved:
+        moved = dict.fromkeys(limits.moved)
+        limits.moved.clear()
+        for task in moved:
+            if (row := limits.get(task.group.user)) is not None:
+                users[task.group.user] = None
+                _count(row, task)
+        for user in users:
+            row = limits[user]
+            row.room = user_limits_of(state).of(user, "running") - n_running(row)
+            while row.room > 0 and (first := row.first()) is not None:
+                if first.state == NO_WORKER and first not in state.paused:
+                    enqueue(state, first)
+    for user in users:
+        if not (limits[user].granted or limits[user].held):
+            user.moved = None
             del limits[user]
     if not limits:
         del state.busy[RunningLimits]
 
 
+def _count(row: RunningTasks, task: SchedulerTask) -> None:
+    """Count a task that has moved as what it is now."""
+    if task not in row.granted:
+        return
+    row.blocked.pop(task, None)
+    if task.state not in (QUEUED, PROCESSING):
+        del row.granted[task]
+    elif _is_blocked(task):
+        row.blocked[task] = None
+
+
+def _is_blocked(task: SchedulerTask) -> bool:
+    return task.worker is not None and task.attempt in task.worker.blocked
+
+
 def n_running(row: RunningTasks) -> int:
     """Return how many tasks count against the limit of their user."""
-    return sum(
-        task.worker is None or task.attempt not in task.worker.blocked for task in row.granted
-    )
+    return len(row.granted) - len(row.blocked)
 
 
 def limit_of(state: SchedulerState, task: SchedulerTask) -> int:
@@ -154,8 +187,10 @@ def lacks_room(state: SchedulerState, tasks: Collection[SchedulerTask]) -> bool:
     row = running_limits_of(state).get(task.group.user)
     if row is None:
         return len(tasks) > limit_of(state, task)
-    _count_room(state, task.group.user, row)
-    return len(tasks) > row.room
+    for moved in running_limits_of(state).moved:
+        if moved.group.user is task.group.user:
+            _count(row, moved)
+    return len(tasks) > limit_of(state, task) - n_running(row)
 
 
 def grant(state: SchedulerState, tasks: Collection[SchedulerTask]) -> None:
@@ -195,12 +230,25 @@ FEATURE: Final = Feature(
     holding=(_hold,),
     settling=((RunningLimits, _settle),),
     unfiled=(_on_unfiled,),
+    attempt_blocked=(_on_blocked,),
     invariants={
         "tasks that are held back are no_worker, and there is no room for them": lambda s: [
             (task, row.room)
             for row in running_limits_of(s).values()
             for task in row.held
             if task.state != NO_WORKER or row.room > 0
+        ],
+        "what is granted runs, or has moved since the last pass": lambda s: [
+            task
+            for row in running_limits_of(s).values()
+            for task in row.granted
+            if (task.state not in (QUEUED, PROCESSING) or _is_blocked(task) != (task in row.blocked))
+            and task not in running_limits_of(s).moved
+        ],
+        "the tasks of a user are followed iff it has some here": lambda s: [
+            user.name
+            for user in {client.user: None for client in s.clients.values()}
+            if (user in running_limits_of(s)) != (user.moved is not None)
         ],
         "what is queued of a limited user was granted": lambda s: [
             task

@@ -39,6 +39,13 @@ USER_BREAKAGES: dict[str, Callable[[Any], object]] = {
         hold(b, "queued"),
         setattr(b.task("queued").group.user, "is_limited", True),
     ),
+    "what is granted runs, or has moved since the last pass": lambda b: (
+        hold(b, "queued"),
+        running_limits_of(b.state)[b.alice.user].granted.update({b.task("memory"): None}),
+    ),
+    "the tasks of a user are followed iff it has some here": lambda b: setattr(
+        b.alice.user, "moved", []
+    ),
     "running limits are busy while there are tasks": lambda b: running_limits_of(b.state).update(
         {b.alice.user: RunningTasks()}
     ),

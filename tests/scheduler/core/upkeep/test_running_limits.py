@@ -8,6 +8,7 @@ from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.insight.explaining import explain
 from weft.scheduler.core.insight.metrics import count_unrunnable
+from weft.scheduler.core.upkeep import running_limits
 from weft.scheduler.core.upkeep.running_limits import running_limits_of
 from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
@@ -113,4 +114,41 @@ def test_a_pause_before_a_retry_makes_room(board):
     assert board.states(*"abc") == ["no_worker", "processing", "no_worker"]
     board.finish(worker, "b")
     assert board.states(*"ac") == ["processing", "no_worker"]
+    board.drop_rest()
+
+
+def test_a_pass_looks_at_the_tasks_that_have_moved_only(board, monkeypatch):
+    looked = []
+    count = running_limits._count
+    monkeypatch.setattr(
+        running_limits, "_count", lambda row, task: (looked.append(task.key), count(row, task))
+    )
+    user_limits_of(board.state).max_running = 50
+    worker = board.worker(nthreads=100)
+    ann, bob = board.client("ann", user="ann"), board.client("bob", user="bob")
+    board.send(ann, graph(" ".join(f"a{i}" for i in range(60))))
+    board.send(bob, graph("b0 b1"))
+    looked.clear()
+    board.finish(worker, "b0")
+    assert looked == ["b0"]
+    looked.clear()
+    board.finish(worker, "a0")
+    assert looked == ["a0", "a50"]
+
+
+def test_a_task_that_goes_on_counts_again(board):
+    worker, ann = board.worker(nthreads=8), board.client("ann", user="ann")
+    user_limits_of(board.state).max_running = 1
+    board.send(ann, graph("parent"))
+    attempts = [board.attempt("parent")]
+    board.send(worker, m.AttemptsBlocked(attempts=attempts, keys=[["x"]]))
+    board.send(worker, m.AttemptsResumed(attempts=attempts))
+    board.send(ann, graph("a b"))
+    assert board.states("a", "b") == ["no_worker", "no_worker"]
+    board.send(worker, m.AttemptsBlocked(attempts=attempts, keys=[["x"]]))
+    assert board.states("a", "b") == ["processing", "no_worker"]
+    board.finish(worker, "parent")
+    assert board.states("a", "b") == ["processing", "no_worker"]
+    board.raise_(worker, "a")
+    assert board.states("b") == ["processing"]
     board.drop_rest()
