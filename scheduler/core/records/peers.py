@@ -404,9 +404,9 @@ class ClientHandle:
         #: {key: None} of rows that were refused; until it releases them, it counts them as sent.
         #: Empty if no function is kept
         self.refused: dict[str, None] = {}
-        #: {function: None} of rows that were refused, or whose task has another function: the client
-        #: does not send these again while it holds the key. Each counts as one task more, until it
-        #: wants no task and has no `refused` keys
+        #: {function: None} of rows that were refused, or whose task has another function: the
+        #: client does not send these again while it holds the key. Each counts as one task more,
+        #: until it wants no task and has no `refused` keys
         self.functions: dict[Function, None] = {}
         #: (self,), shared by all tasks that only this client wants
         self.alone: tuple[ClientHandle, ...] = (self,)

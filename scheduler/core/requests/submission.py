@@ -48,7 +48,15 @@ from ..records.tasks import (
     TaskGroup,
 )
 from .linking import give_recipe, link
-from .wanted_keys import drop_functions, is_other, keep_function, note_made, note_refused, unwant, want
+from .wanted_keys import (
+    drop_functions,
+    is_other,
+    keep_function,
+    note_made,
+    note_refused,
+    unwant,
+    want,
+)
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

@@ -14,7 +14,7 @@ and `grant` lets them begin.
 from __future__ import annotations
 
 from collections.abc import Collection
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wording import counted
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ..records.peers import BlockedWait, ClientHandle, WorkerHandle
     from ..records.users import User
     from ..state import SchedulerState
+
+
+#: So many records of tasks that are not held any more are kept, beside as many as there are held.
+MAX_DEAD: Final = 64
 
 
 class RunningTasks:
@@ -62,13 +66,20 @@ class RunningTasks:
                 return task
         return None
 
+    def tidy(self) -> None:
+        """Drop the records of tasks that are not held any more, when they are the most."""
+        if len(self._heap) > 2 * len(self.held) + MAX_DEAD:
+            first = {record[2]: record for record in sorted(self._heap, reverse=True)}
+            self._heap = [first[task] for task in self.held]
+            heapify(self._heap)
+
 
 class RunningLimits(dict["User", RunningTasks]):
     """{user that has a limit: its tasks}, none without tasks. Busy while it has rows."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: tasks that may count no more, or again, since the last pass: the `moved` of all users here
+        #: tasks that may count no more, or again, since the last pass: `moved` of all users here
         self.moved: list[SchedulerTask] = []
 
 
@@ -143,6 +154,7 @@ def _settle(state: SchedulerState) -> None:
             while row.room > 0 and (first := row.first()) is not None:
                 if first.state == NO_WORKER and first not in state.paused:
                     enqueue(state, first)
+            row.tidy()
     for user in users:
         if not (limits[user].granted or limits[user].held):
             user.moved = None
@@ -242,7 +254,10 @@ FEATURE: Final = Feature(
             task
             for row in running_limits_of(s).values()
             for task in row.granted
-            if (task.state not in (QUEUED, PROCESSING) or _is_blocked(task) != (task in row.blocked))
+            if (
+                task.state not in (QUEUED, PROCESSING)
+                or _is_blocked(task) != (task in row.blocked)
+            )
             and task not in running_limits_of(s).moved
         ],
         "the tasks of a user are followed iff it has some here": lambda s: [

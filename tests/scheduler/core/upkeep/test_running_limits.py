@@ -152,3 +152,17 @@ def test_a_task_that_goes_on_counts_again(board):
     board.raise_(worker, "a")
     assert board.states("b") == ["processing"]
     board.drop_rest()
+
+
+def test_records_of_tasks_that_were_cancelled_while_held_are_dropped(board):
+    board.worker(nthreads=8)
+    ann = board.client("ann", user="ann")
+    board.send(ann, graph("a b", "late"), graph("soon", priority=1))
+    (row,) = running_limits_of(board.state).values()
+    for i in range(20):
+        keys = [f"x{i}-{j}" for j in range(20)]
+        board.send(ann, graph(" ".join(keys)))
+        board.send(ann, m.CancelKeys(keys=keys, force=False, reason=""))
+        assert len(row._heap) <= 2 * len(row.held) + running_limits.MAX_DEAD
+    assert [row.first().key, row.first().key, row.first()] == ["soon", "late", None]
+    board.drop_rest()
