@@ -66,6 +66,13 @@ _LOG_PAGES: Final = 16_384
 _NONE: Final = msgpack.packb([])
 #: What is raised for a row that Python or SQLite cannot take.
 _TOO_LARGE: Final = (OverflowError, MemoryError)
+_OF_ROW: Final = (
+    *_TOO_LARGE,
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
 #: What is raised for a row that was recorded and has become something else on the disk.
 _DAMAGED: Final = (sqlite3.Error, ValueError, TypeError)
 
@@ -218,33 +225,38 @@ class Journal:
                 work()
 
     def _write(self, writes: list[_Write]) -> None:
-        """Record several batches in one transaction; if that fails, each one on its own."""
+        """Record several batches in one transaction; if one makes it fail, each one on its own.
+
+        A database that is locked, full or read-only is so for each, and would be waited for again.
+        """
         error = self._record([entry for write in writes for entry in write.action.entries])
-        if error and len(writes) > 1:
+        if isinstance(error, _OF_ROW) and len(writes) > 1:
             for write in writes:
                 self._write([write])
             return
+        text = ""
+        if error is not None:
+            text = f"the journal {self.path} cannot be written: {str(error) or type(error).__name__}"
         for write in writes:
             dropped, self._dropped = self._dropped, []
-            write.report(JournalWritten(write.action.number, error, dropped))
+            write.report(JournalWritten(write.action.number, text, dropped))
 
-    def _record(self, entries: list[Entry]) -> str:
-        """Commit entries; return why that failed, "" = it has not."""
+    def _record(self, entries: list[Entry]) -> Exception | None:
+        """Commit entries; return why that failed, None = it has not."""
         try:
             database = self._open()
             with _transaction(database):
                 for kind, same in itertools.groupby(entries, type):
                     _RECORDERS[kind](database, [*same])
         except (sqlite3.Error, ConfigError, OSError, *_TOO_LARGE) as error:
-            why = str(error) or type(error).__name__
-            return f"the journal {self.path} cannot be written: {why}"
+            return error
         self._n_commits += 1
         self._nbytes += sum(one.result_nbytes for one in entries if isinstance(one, JobEnded))
         if self._n_commits >= _COMMITS_BETWEEN or self._nbytes >= _NBYTES_BETWEEN:
             self._n_commits = self._nbytes = 0
             with contextlib.suppress(sqlite3.Error), _transaction(database):  # or the next time
                 self._dropped = _drop_oldest(database)
-        return ""
+        return None
 
     def _open(self) -> sqlite3.Connection:
         if self._database is not None:

@@ -368,6 +368,29 @@ def test_a_locked_database_is_an_error(opened, path, monkeypatch):
     assert opened.write(job("b")) == ""
 
 
+def test_batches_that_wait_for_a_locked_database_are_tried_together_once(opened, path):
+    opened.write(job("a"))
+    database = opened.journal._database
+    database.execute("PRAGMA busy_timeout = 50")
+    begun = []
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    release = queue.SimpleQueue()
+    opened.journal._put(release.get)
+    for number in range(8):
+        opened.journal.write(WriteJournal(number, [job(f"b{number}")]), opened.reports.put)
+    database.set_trace_callback(begun.append)
+    release.put(None)
+    reports = [opened.reports.get() for _ in range(8)]
+    assert [one.number for one in reports] == [*range(8)]
+    assert all("locked" in one.error for one in reports)
+    assert begun.count("BEGIN IMMEDIATE") == 1
+    database.set_trace_callback(None)
+    other.execute("ROLLBACK")
+    other.close()
+    assert opened.write(job("b0")) == ""
+
+
 @pytest.mark.parametrize("content", [b"not a database" * 100, None])
 def test_a_damaged_journal_ends_the_start_with_what_to_do(path, content):
     path.mkdir() if content is None else path.write_bytes(content)
