@@ -48,15 +48,18 @@ MAX_RETRY_PART: Final = 1 / 8
 def on_replicas_added(state: SchedulerState, ws: WorkerHandle, message: m.ReplicasAdded) -> None:
     """Note copies that a worker fetched; let it drop those that do not count.
 
-    Their tasks are not in memory any more, or have unique results.
+    Their tasks are not in memory any more, or have unique results. A drop that is on its way ends
+    what was reported before it is read, too: after a worker's report that it lacks its own copy.
     """
     if ws.unreachable:
         note_reached(state, ws, message)
+    outbox = state.outboxes.get(ws.peer, ())
+    dropped = {a for sent in outbox if type(sent) is m.DropAttempts for a in sent.attempts}
     for attempt, key in zip(message.attempts, message.keys, strict=True):
         task = state.tasks.get(key)
         if task is None or task.state != MEMORY or task.attempt != attempt:
             drop_attempt(state, ws, attempt)
-        elif ws in task.replicas:
+        elif ws in task.replicas or attempt in dropped:
             continue
         elif task.group.function.is_unique:
             drop_attempt(state, ws, attempt)  # when the tasks that read it there have ended

@@ -46,6 +46,22 @@ def test_a_copy_that_is_reported_twice_is_one(board):
     assert board.state.workers[two].nbytes == 8
 
 
+def test_a_copy_counts_only_if_it_comes_after_what_drops_it(board):
+    """All of one batch was sent before the drop is read, which ends the second copy as well."""
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a"))
+    board.finish(one, "a", blob=None)
+    attempts = [board.attempt("a")]
+    added = m.ReplicasAdded(attempts=attempts, keys=["a"])
+    missing = m.KeysMissing(keys=["a"], holder="tcp://two", unreachable=False, attempts=attempts)
+    out = board.send(two, added, missing, added)
+    assert dropped(out, two) == attempts
+    assert [ws.peer for ws in board.task("a").replicas] == [one]
+    board.send(two, added)
+    assert [ws.peer for ws in board.task("a").replicas] == [one, two]
+    board.drop_rest()
+
+
 def test_a_task_that_waits_for_something_else_waits_again_for_a_lost_input(board):
     client, one, two = board.client(), board.worker("one"), board.worker("two")
     board.send(client, graph("a", workers=["one"], allow_other_workers=True))
