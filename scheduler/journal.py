@@ -236,7 +236,9 @@ class Journal:
             return
         text = ""
         if error is not None:
-            text = f"the journal {self.path} cannot be written: {str(error) or type(error).__name__}"
+            text = (
+                f"the journal {self.path} cannot be written: {str(error) or type(error).__name__}"
+            )
         for write in writes:
             dropped, self._dropped = self._dropped, []
             write.report(JournalWritten(write.action.number, text, dropped))

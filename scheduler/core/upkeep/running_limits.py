@@ -255,8 +255,7 @@ FEATURE: Final = Feature(
             for row in running_limits_of(s).values()
             for task in row.granted
             if (
-                task.state not in (QUEUED, PROCESSING)
-                or _is_blocked(task) != (task in row.blocked)
+                task.state not in (QUEUED, PROCESSING) or _is_blocked(task) != (task in row.blocked)
             )
             and task not in running_limits_of(s).moved
         ],
