@@ -43,6 +43,7 @@ def _on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
     options = task.group.options
     if not options.gang or task in gangs_of_tasks(state) or task.state == FORGOTTEN:
         return
+    forget_dropped(state)  # the same batch may have released a gang of this name
     name, rank, size = options.gang[0], int(options.gang[1]), int(options.gang[2])
     gangs = gangs_of(state)
     gang = gangs.by_name.get(name)

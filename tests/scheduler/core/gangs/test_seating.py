@@ -485,3 +485,13 @@ def test_nothing_is_left_of_a_gang_that_is_forgotten(board):
     assert not gangs_of(board.state).by_name
     assert Gangs not in board.state.busy
     board.drop_rest()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_gang_may_be_submitted_again_with_what_releases_it(board, size):
+    client, a = board.client(), worker(board, "a", nthreads=4)
+    board.send(client, *gang("g", 2, named="first"))
+    board.finish(a, "g-0", "g-1")
+    board.send(client, m.ReleaseKeys(keys=["g-0", "g-1"]), *gang("g", size, named="second"))
+    assert {*board.states(*(f"g-{i}" for i in range(size)))} == {"processing"}
+    board.drop_rest()
