@@ -24,7 +24,6 @@ from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import NO_ANSWER
 from ....protocol.wire.options import DONE, TaskOptions
 from ....protocol.wire.question_arguments import BadArgument, keys_of
-from ..conditions.feature import clock_s
 from ..feature import Feature, LateQuestion
 from ..moves.transitions import err, send_erred
 from ..records.peers import ClientHandle
@@ -328,8 +327,7 @@ def _on_jobs_read(state: SchedulerState, report: JobsRead) -> None:
             failed = m.AskFailed(request=asked.request, kind=NO_ANSWER, text=text)
             state.send(asked.peer, failed)
         return
-    now_ms = int(clock_s(state) * 1000)
-    read.jobs = [_without_times(job, now_ms) for job in read.jobs if job.key not in journal.jobs]
+    read.jobs = [_without_times(job) for job in read.jobs if job.key not in journal.jobs]
     for job in read.jobs:
         _begin(state, job, {})
     journal.batch().questions.append((asked.peer, asked.request))
@@ -337,10 +335,8 @@ def _on_jobs_read(state: SchedulerState, report: JobsRead) -> None:
     submit_again(state, read)
 
 
-def _without_times(job: JobAdded, now_ms: int) -> JobAdded:
+def _without_times(job: JobAdded) -> JobAdded:
     options = TaskOptions.of(job.options).changed(**dict.fromkeys(_OF_ONE_RUN))
-    if options.cron:  # no run was missed while it had ended
-        options = options.changed(cron={**options.cron, "since_ms": now_ms})
     return replace(job, options=options.as_record())
 
 

@@ -26,6 +26,7 @@ from ..conditions.feature import clock_s
 from ..feature import Feature, LateQuestion
 from ..invariants.checking import is_due
 from ..journal.feature import record_change
+from ..journal.jobs import journal_of
 from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, RELEASED, WAITING, SchedulerTask
@@ -122,17 +123,20 @@ def recurring_of(state: SchedulerState) -> RecurringJobs:
 def on_job(state: SchedulerState, task: SchedulerTask) -> None:
     """Begin a recurring job; one that is known goes on.
 
-    Only a detached one has missed runs: another is submitted by its client, which was there.
+    Only one of an earlier scheduler's journal has missed runs. Another is submitted by its client,
+    which was there, or is retried, and had ended.
     """
     jobs = recurring_of(state)
     if task in jobs:
         return
     options = task.group.options
     since_ms = options.cron["since_ms"]
-    if not options.detached:
-        since_ms = max(since_ms, int(clock_s(state) * 1000))
-    row = jobs[task] = RecurringJob(since_ms)
+    begins = not options.detached or task.key in journal_of(state).adding
+    now_ms = int(clock_s(state) * 1000)
+    row = jobs[task] = RecurringJob(max(since_ms, now_ms) if begins else since_ms)
     state.busy[RecurringJobs] = None
+    if begins and now_ms > since_ms + GRACE_S * 1000:
+        _record(state, task, row)
     _look_soon(state, task, row)
 
 
