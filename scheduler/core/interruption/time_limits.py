@@ -14,12 +14,13 @@ say) is reported again later.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import timed_out
 from ..moves.transitions import abandon, err, take_back_from
-from ..requests.retrying import pause_until, take_retry
+from ..requests.retrying import end_pause, pause, take_retry
 from .interrupted import interruptions_of, note_overdue
 from .interrupting import END_PROCESS_AFTER_S, interrupt
 
@@ -81,7 +82,7 @@ def _end(state: SchedulerState, ws: WorkerHandle, timeouts_us: dict[int, int]) -
     take_back_from(state, ws, left)
     longest_s = END_PROCESS_AFTER_S + 1.0  # by then its process has ended, or does not end
     for task in left:
-        go_on = pause_until(state, task, again[task], longest_s)
+        go_on = _pause_until(state, task, again[task], longest_s)
         interruptions_of(state)[attempts[task]].when_over = go_on
     interruptions_of(state).n_timed_out += len(overdue)
     interrupt(state, ws, overdue, "overdue")
@@ -95,3 +96,24 @@ def _fail(
     name = task.group.prefix.name
     failure = timed_out(task.key, name, timeout_us, ws.name, can_end=can_end, attempts=n_failed)
     err(state, task, failure)
+
+
+def _pause_until(
+    state: SchedulerState, task: SchedulerTask, delay_s: float, longest_s: float
+) -> Callable[[], None]:
+    """Let a task that was taken back wait for an event, and for its pause.
+
+    Return what is to be called then; it runs again after the longer one of the two times in any
+    case.
+    """
+    not_before = state.awake_s + delay_s
+    pause(state, task, max(delay_s, longest_s))
+    deadline = state.paused.get(task)
+
+    def go_on() -> None:
+        if deadline is not None and state.paused.get(task) is deadline:
+            state.deadlines.cancel(deadline)
+            left_s = max(not_before - state.awake_s, 0.0)
+            state.paused[task] = state.call_after(left_s, end_pause, task)
+
+    return go_on

@@ -7,7 +7,7 @@ joins a class that its last workers may not run, while others may.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -104,32 +104,12 @@ def pause(state: SchedulerState, task: SchedulerTask, delay_s: float) -> None:
         move(state, task, NO_WORKER)
         file_unrunnable(state, task)
     if task.state == NO_WORKER:
-        state.paused[task] = state.call_after(delay_s, _end_pause, task)
+        state.paused[task] = state.call_after(delay_s, end_pause, task)
         state.story.note(state.now, f"runs again in {delay_s:.3g} s", [task.key])
 
 
-def pause_until(
-    state: SchedulerState, task: SchedulerTask, delay_s: float, longest_s: float
-) -> Callable[[], None]:
-    """Let a task that was taken back wait for an event, and for its pause.
-
-    Return what is to be called then; it runs again after the longer one of the two times in any
-    case.
-    """
-    not_before = state.awake_s + delay_s
-    pause(state, task, max(delay_s, longest_s))
-    deadline = state.paused.get(task)
-
-    def go_on() -> None:
-        if deadline is not None and state.paused.get(task) is deadline:
-            state.deadlines.cancel(deadline)
-            left_s = max(not_before - state.awake_s, 0.0)
-            state.paused[task] = state.call_after(left_s, _end_pause, task)
-
-    return go_on
-
-
-def _end_pause(state: SchedulerState, task: SchedulerTask) -> None:
+def end_pause(state: SchedulerState, task: SchedulerTask) -> None:
+    """Let a task run that has paused."""
     del state.paused[task]
     if task.group.task_class.members:  # else it waits for a worker
         enqueue(state, task)

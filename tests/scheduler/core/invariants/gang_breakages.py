@@ -27,6 +27,11 @@ def hold(b: Any) -> None:
     make_gang(b, "memory").held_back[99] = held
 
 
+def too_large(b: Any) -> None:
+    gang = make_gang(b, "memory", "processing")
+    gangs_of(b.state).too_large[gang] = gangs_of(b.state).waiting[gang] = None
+
+
 #: {invariant: what breaks it}, of a `Broken` board
 GANG_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "a gang lists the tasks that have it": lambda b: gangs_of_tasks(b.state).update(
@@ -36,6 +41,7 @@ GANG_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "gangs that wait have all members": lambda b: gangs_of(b.state).waiting.update(
         {make_gang(b, "memory"): None}
     ),
+    "gangs that are too large do not wait for places": too_large,
     "workers are kept for a gang that waits": lambda b: gangs_of(b.state).kept.update({b.w: None}),
     "exceptions that are held back count later": hold,
     "gangs are busy while there is one": lambda b: make_gang(b, "memory"),

@@ -211,7 +211,7 @@ def test_the_last_run_of_a_job_that_has_ended_is_there_until_the_job_is_released
     assert board.states("a", run(1)) == ["-", "memory"]
 
 
-def test_who_has_read_the_last_run_is_answered_at_the_end_of_the_job(board):
+def test_a_reader_of_the_last_run_is_answered_at_the_end_of_the_job(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", cron=cron(until_ms=1_300)))
     board.tick(1.2)
