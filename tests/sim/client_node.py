@@ -362,6 +362,9 @@ class ClientNode(ClientProcess):
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why
         elif kind == "cancelled":
             assert any(key in sim.cancelled for key in spec.ancestors), why
+        elif kind == "user-limit" and state.failure[3] == "user-running":
+            assert len(spec.ancestors) == int(spec.gang[2]) > state.failure[4], why
+            self.world.probes["gang beyond a limit"] += 1
         elif kind == "user-limit":
             assert sim.plan.limits["scheduler.user_tasks"], why
         elif kind == "unrecorded":
