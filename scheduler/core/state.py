@@ -203,13 +203,13 @@ class SchedulerState(StateTables):
         elif client.receive is not None:
             client.receive(self, message)
 
-    def refuse(self, peer: int, reason: str) -> None:
+    def refuse(self, peer: int, reason: str, *, is_error: bool = True) -> None:
         """Count a breach of the rules and end that peer's connection; no other is touched.
 
         An empty reason is not logged.
         """
-        self.counters.protocol_errors += 1
-        self.after.append(CloseConnection(peer, reason, is_error=True))
+        self.counters.protocol_errors += is_error
+        self.after.append(CloseConnection(peer, reason, is_error))
         membership.on_closed(self, peer, for_good=True)
 
     def part(self, peer: int) -> None:

@@ -27,7 +27,7 @@ from .disconnected import answer_awaited, expect_inventory, set_away
 from .epochs import is_proved, note_members, proof_of
 from .liveness import note_alive
 from .lost_workers import count_death, held_most, lose_worker, notify_workers_of_loss
-from .task_passes import pass_of, why_refused
+from .task_passes import NOT_REGISTERED, pass_of, why_refused
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -71,7 +71,8 @@ def on_register(state: SchedulerState, peer: int, message: Registration) -> bool
         _refuse_for_good(state, peer, message, reason, f"Python {mine}, the cluster has {theirs}")
         return False
     if isinstance(message, m.RegisterClient) and (why := why_refused(state, peer, message)):
-        _refuse_politely(state, peer, f"client {message.name} is refused: {why}")
+        reason, is_error = f"client {message.name} is refused: {why}", why != NOT_REGISTERED
+        _refuse_politely(state, peer, reason, is_error=is_error)
         return False
     if isinstance(message, m.RegisterWorker) and _serves_no_client(state, message.facts):
         mine = _python_minor(message.facts)
@@ -124,9 +125,11 @@ def _id_of(message: Registration) -> str:
     return message.client_id if isinstance(message, m.RegisterClient) else message.supervisor_id
 
 
-def _refuse_politely(state: SchedulerState, peer: int, reason: str) -> None:
+def _refuse_politely(
+    state: SchedulerState, peer: int, reason: str, *, is_error: bool = True
+) -> None:
     state.send(peer, m.Refused(reason=reason))
-    state.refuse(peer, reason)
+    state.refuse(peer, reason, is_error=is_error)
 
 
 def _refuse_for_good(

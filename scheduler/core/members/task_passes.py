@@ -14,6 +14,9 @@ from ....protocol.wire.roles import Role
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
+#: Its worker is leaving, or comes after it: it may try again, and nobody is at fault.
+NOT_REGISTERED = "this client is in the tasks of a worker that is not registered now"
+
 
 def pass_of(key: bytes, worker_id: str) -> str:
     """Return the pass of a worker; "" without a key, when each claim is believed."""
@@ -30,7 +33,7 @@ def why_refused(state: SchedulerState, peer: int, message: m.RegisterClient) -> 
         return "its id is that of a client in the tasks of a worker" if owner else ""
     ws = state.workers_by_id.get(message.worker_id)
     if ws is None or ws.is_away:
-        return "this client is in the tasks of a worker that is not registered now"
+        return NOT_REGISTERED
     right = pass_of(state.epoch_key, message.worker_id)
     if not hmac.compare_digest(message.task_pass.encode(), right.encode()):
         return "this client is not in the tasks of the worker that it names: its pass is wrong"

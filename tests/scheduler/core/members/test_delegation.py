@@ -7,6 +7,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
+from weft.scheduler.core.actions import CloseConnection
 from weft.scheduler.core.members.task_passes import pass_of
 
 from ...builders import Board, assigned, graph, sent_keys
@@ -177,7 +178,9 @@ def test_a_wrong_pass_is_refused(board):
 def test_a_client_of_a_worker_that_is_not_there_is_refused(board):
     peer = register(board, "id of w")
     assert peer not in board.state.roles
-    assert "a worker that is not registered now" in board.refused()[-1]
+    (closing,) = (one for one in board.actions if isinstance(one, CloseConnection))
+    assert "a worker that is not registered now" in closing.reason
+    assert not closing.is_error  # its worker is leaving, or is on its way
     board.close(board.worker("w"))  # it is expected back
     peer = register(board, "id of w")
     assert peer not in board.state.roles
