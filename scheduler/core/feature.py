@@ -270,6 +270,8 @@ class Feature:
     values_stored: Hooks[Callable[[SchedulerState, list[SchedulerTask]], None]] = ()
     #: a result is unneeded: whether it is kept all the same; while `awaits_owners`
     keeps_unneeded: Hooks[Callable[[SchedulerState, SchedulerTask], bool]] = ()
+    #: a task of a deferred class is unneeded: whether it is needed again from now on
+    keeps_deferred: Hooks[Callable[[SchedulerState, SchedulerTask], bool]] = ()
     #: before the rows of a report are handled
     attempts_erred: Hooks[Callable[[SchedulerState, WorkerHandle, m.AttemptsErred], None]] = ()
     #: an attempt raised, on this worker

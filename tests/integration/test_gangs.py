@@ -195,6 +195,16 @@ def test_a_gang_is_released_with_its_last_future(client):
     assert not {*keys} & {*client.futures}
 
 
+def test_a_gang_runs_on_for_a_reader_of_one_result(client):
+    gate = weft.Event("set-when-released", client=client)
+    futures = client.submit_gang(lambda: (gate.wait(), weft.get_gang().rank)[1], 2)
+    read = client.submit(lambda rank: rank + 10, futures[1])
+    futures.clear()
+    client.submit(abs, -1).result(60)  # the scheduler has read that they are gone
+    gate.set()
+    assert read.result(60) == 11
+
+
 def test_outside_of_a_gang_there_is_none(client):
     with pytest.raises(weft.NotInTask, match="in a task that submit_gang has made"):
         client.submit(weft.get_gang).result(60)

@@ -22,6 +22,7 @@ from ..records.tasks import (
     SchedulerTask,
     TaskClass,
 )
+from .living import keep, let_go, note_cancelled
 from .records import GangRecord, Gangs, GangsOfTasks, gangs_of, gangs_of_tasks
 from .running import (
     forget_dropped,
@@ -66,6 +67,7 @@ def _on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
 def _settle(state: SchedulerState) -> None:
     """See what has become of gangs, and seat those that wait, with each assignment pass."""
     gangs = gangs_of(state)
+    let_go(state)
     if state.awaits_peers:
         forget_dropped(state)
         return  # members may be running at workers that are not back yet
@@ -75,6 +77,7 @@ def _settle(state: SchedulerState) -> None:
         look_at_changed(state)
         seat(state)
     if not gangs_of_tasks(state) and not gangs.changed:
+        gangs.ending.clear()
         state.busy.pop(Gangs, None)
 
 
@@ -109,6 +112,8 @@ FEATURE: Final = Feature(
     submitted_with={"gang": _on_submitted},
     deferred_ready=(on_ready,),
     settling=((Gangs, _settle),),
+    keeps_deferred=(keep,),
+    tasks_cancelled=(note_cancelled,),
     task_failed=(on_failed,),
     attempt_abandoned=(on_abandoned,),
     worker_joined=(_on_worker,),
@@ -127,6 +132,11 @@ FEATURE: Final = Feature(
             gangs_of_tasks(s).items(),
             [(t, gang) for gang in gangs_of(s).by_name.values() for t in gang.members.values()],
         ),
+        "members are kept of gangs that live on": lambda s: [
+            task
+            for task in gangs_of(s).keeper.wants
+            if gangs_of_tasks(s).get(task) not in gangs_of(s).living_on
+        ],
         "a gang runs as a whole": _half_running,
         "gangs that wait have all members": lambda s: [
             gang

@@ -124,11 +124,13 @@ class Gangs:
     __slots__ = (
         "by_name",
         "changed",
+        "ending",
         "is_deciding",
         "keep_until",
         "keeper",
         "kept",
         "kept_for",
+        "living_on",
         "look_at",
         "n_in_turn",
         "open_until",
@@ -162,7 +164,12 @@ class Gangs:
         self.over: list[tuple[WorkerHandle, int]] = []
         #: exceptions that were held back are being counted
         self.is_deciding = False
-        #: wants members that it cancels for all. It is no client of the cluster
+        #: {gang: a member that is needed by others}: those of which `keeper` wants members
+        self.living_on: dict[GangRecord, SchedulerTask] = {}
+        #: {task: None}: those cancelled since the last pass, or of gangs that nobody needs now
+        self.ending: dict[SchedulerTask, None] = {}
+        #: wants members that nobody else needs while another is needed, and those that it cancels
+        #: for all. It is no client of the cluster
         self.keeper = ClientHandle("", "gangs", 0, receive=_ignore, is_watcher=True)
 
     def stop_waiting(self, gang: GangRecord) -> None:

@@ -464,6 +464,10 @@ def release_unneeded(state: SchedulerState, stack: list[SchedulerTask]) -> None:
         task = stack.pop()
         if task.wanted_by or task.n_waiters or task.state == FORGOTTEN:
             continue
+        if task.group.task_class.is_deferred and any(
+            keeps(state, task) for keeps in state.features.keeps_deferred
+        ):
+            continue
         if task.state == MEMORY:  # the same as below, in one step
             if keeping and any(keeps(state, task) for keeps in keeping):
                 continue

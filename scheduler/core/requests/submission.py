@@ -564,12 +564,12 @@ def on_cancel(state: SchedulerState, client: ClientHandle, message: m.CancelKeys
     drop_functions(state, client)
     state.counters.tasks_cancelled += len(cancelled)
     state.story.note(state.now, f"cancelled by {client.name}", message.keys)
+    for tasks_cancelled in state.features.tasks_cancelled:
+        tasks_cancelled(state, cancelled)
     for task in cancelled:
         if task.state not in (MEMORY, ERRED, RELEASED, FORGOTTEN):
             for dependent in list(task.dependents or ()):
                 cancel_dependents(state, dependent, task.key, message.reason)
-    for tasks_cancelled in state.features.tasks_cancelled:
-        tasks_cancelled(state, cancelled)
     release_unneeded(state, cancelled)
     if state.abandoned is not None:
         abandoned, state.abandoned = state.abandoned, None

@@ -102,10 +102,20 @@ def test_a_result_that_is_lost_later_is_made_by_all_again(board, two):
     board.drop_rest()
 
 
-def test_a_lost_result_is_lost_if_a_member_is_not_known_any_more(board, two):
+def test_a_lost_result_is_made_again_also_with_a_member_that_was_released(board, two):
     board.finish(two.at[0], "g-0", blob=None)
     board.finish(two.at[1], "g-1", blob=None)
     board.send(two.client, m.ReleaseKeys(keys=["g-0"]))
+    board.close(two.at[1])
+    worker(board, "c")
+    assert board.states("g-0", "g-1") == ["processing", "processing"]
+    board.drop_rest()
+
+
+def test_a_lost_result_is_lost_if_another_member_was_cancelled(board, two):
+    board.finish(two.at[0], "g-0", blob=None)
+    board.finish(two.at[1], "g-1", blob=None)
+    board.send(two.client, m.CancelKeys(keys=["g-0"], force=False, reason=""))
     out = board.close(two.at[1])
     (erred,) = out.of(two.client, m.KeysErred)
     assert erred.failures[0][0] == "data-lost"
@@ -295,6 +305,36 @@ def test_the_cancellation_of_one_with_readers_cancels_all(board, two):
     board.send(two.client, graph(":g-1 -> reader", function="other"))
     board.send(two.client, m.CancelKeys(keys=["g-1"], force=False, reason=""))
     assert board.states("g-0") == ["-"]
+    board.drop_rest()
+
+
+# -- a member is released --------------------------------------------------------------------------
+def test_a_gang_runs_on_while_one_member_is_wanted(board, two):
+    other = board.client("bob")
+    board.send(other, m.WantKeys(keys=["g-1"], spec_hashes=[]))
+    board.send(two.client, m.ReleaseKeys(keys=["g-0", "g-1"]))
+    assert board.states("g-0", "g-1") == ["processing", "processing"]
+    board.send(other, m.ReleaseKeys(keys=["g-1"]))
+    assert board.states("g-0", "g-1") == ["-", "-"]
+    board.drop_rest()
+
+
+def test_a_gang_runs_on_while_one_member_has_a_reader(board, two):
+    board.send(two.client, graph(":g-1 -> reader", function="other"))
+    board.send(two.client, m.ReleaseKeys(keys=["g-1"]), m.ReleaseKeys(keys=["g-0"]))
+    assert board.states("g-0", "g-1") == ["processing", "processing"]
+    board.finish(two.at[1], "g-1")
+    board.finish(board.where("reader"), "reader")
+    assert board.states("g-0") == ["-"]
+    board.drop_rest()
+
+
+def test_the_cancellation_of_one_ends_a_gang_that_has_readers_only(board, two):
+    other = board.client("bob")
+    board.send(other, m.WantKeys(keys=["g-1"], spec_hashes=[]))
+    board.send(two.client, m.ReleaseKeys(keys=["g-0", "g-1"]))
+    board.send(other, m.CancelKeys(keys=["g-1"], force=False, reason=""))
+    assert board.states("g-0", "g-1") == ["-", "-"]
     board.drop_rest()
 
 

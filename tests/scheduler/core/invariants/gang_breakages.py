@@ -11,6 +11,7 @@ from weft.scheduler.core.gangs.records import (
     gangs_of,
     gangs_of_tasks,
 )
+from weft.scheduler.core.requests.wanted_keys import want
 
 
 def make_gang(b: Any, *keys: str) -> GangRecord:
@@ -36,6 +37,9 @@ def too_large(b: Any) -> None:
 GANG_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "a gang lists the tasks that have it": lambda b: gangs_of_tasks(b.state).update(
         {b.task("memory"): GangRecord("g", 2)}
+    ),
+    "members are kept of gangs that live on": lambda b: want(
+        gangs_of(b.state).keeper, b.task("memory")
     ),
     "a gang runs as a whole": lambda b: make_gang(b, "processing", "aside"),
     "gangs that wait have all members": lambda b: gangs_of(b.state).waiting.update(
