@@ -81,11 +81,11 @@ def die_once(folder: str) -> tuple[int, int]:
 
 def fail_or_run_for_ever(folder: str) -> None:
     gang = weft.get_gang()
-    for connection in meet(gang):
-        connection.close()
-    if gang.rank == 1:
-        raise ValueError("no data for rank 1")
     try:
+        for connection in meet(gang):
+            connection.close()
+        if gang.rank == 1:
+            raise ValueError("no data for rank 1")
         while True:
             time.sleep(0.001)  # workload
     except weft.TaskInterrupted:
