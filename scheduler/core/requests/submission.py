@@ -48,15 +48,7 @@ from ..records.tasks import (
     TaskGroup,
 )
 from .linking import give_recipe, link
-from .wanted_keys import (
-    drop_functions,
-    is_other,
-    keep_function,
-    note_made,
-    note_refused,
-    unwant,
-    want,
-)
+from .wanted_keys import drop_functions, is_other, keep_function, note_made, unwant, want
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -248,7 +240,7 @@ def _without(
     """
     for row, failure in refused.items():
         send_erred(state, client, [message.keys[row]], failure)
-        note_refused(client, message.keys[row], functions[message.function_of[row]])
+        keep_function(client, functions[message.function_of[row]], message.keys[row])
     rows = [i for i in range(len(message.keys)) if i not in refused]
     names = ("keys", "function_of", "args", "dependencies", "spec_hashes", "option_of", "ranks")
     columns: dict[str, Any] = {name: getattr(message, name) for name in names}
@@ -480,7 +472,7 @@ def _on_known(
         if is_other(message, task, row):
             if not names_content(task.key):
                 send_erred(state, client, [task.key], key_conflict(task.key))
-                note_refused(client, task.key, function)
+                keep_function(client, function, task.key)
                 continue
             state.counters.recipes_differing += 1  # the same value: optimized in another way, say
         want(client, task)

@@ -188,18 +188,13 @@ def unwant(client: ClientHandle, task: SchedulerTask) -> None:
         task.wanted_by = tuple(c for c in task.wanted_by if c is not client)
 
 
-def keep_function(client: ClientHandle, function: Function) -> None:
-    """Keep a function that the client has submitted with a row, and that the row's task lacks."""
+def keep_function(client: ClientHandle, function: Function, refused: str = "") -> None:
+    """Keep a function of a row that was refused, with its key, or whose task has another one."""
+    if refused and client.receive is None:
+        client.refused[refused] = None
     if function not in client.functions:
         client.functions[function] = None
         function.n_tasks += 1
-
-
-def note_refused(client: ClientHandle, key: str, function: Function) -> None:
-    """Note that the client counts this key as sent, until it releases it or cancels it."""
-    if client.receive is None:
-        client.refused[key] = None
-    keep_function(client, function)
 
 
 def drop_functions(state: SchedulerState, client: ClientHandle) -> None:
