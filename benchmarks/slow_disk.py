@@ -1,4 +1,4 @@
-"""What a slow disk under the journal costs everybody else: the scheduler's answers meanwhile.
+"""Measure the scheduler's answers to others while the disk under its journal is slow.
 
     python -m benchmarks.slow_disk --fsync-ms 100
 
