@@ -3,7 +3,8 @@
     python -m benchmarks.framework.child TABLE SYSTEM WORKLOAD... --repeat N --limit S [--quick]
 
 The process reports to its parent, one JSON object per line on standard output; whatever the system
-itself prints goes to standard error. It may be killed at any moment: the parent keeps what was
+itself prints goes to standard error. A workload begins once its parent has answered with a line,
+so that the parent, however slow, has seen the memory of before. It may be killed at any moment: the parent keeps what was
 reported until then. Worker processes that a system spawns import this module again, so it imports
 little: the table is loaded in `main`.
 """
@@ -24,14 +25,23 @@ TOO_LONG_S = 20.0
 
 
 class Reporter:
-    """Writes the events; keeps the only handle on the real standard output."""
+    """Writes the events; keeps the only handles on the real standard input and output."""
 
     def __init__(self) -> None:
         self._out: TextIO = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
+        self._answers: TextIO = os.fdopen(os.dup(0), encoding="utf-8")
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
 
     def __call__(self, event: str, **fields: Any) -> None:
         print(json.dumps({"event": event, **fields}), file=self._out, flush=True)
+
+    def ask(self, event: str, **fields: Any) -> None:
+        """Write an event, and wait until the parent has answered, or is gone."""
+        self(event, **fields)
+        self._answers.readline()
 
 
 def repeat(run: Callable[[], float], *, n_runs: int, cheap_s: float, limit_s: float) -> None:
@@ -92,7 +102,7 @@ class Runner:
 
     def run(self, name: str, workload: Workload) -> None:
         """Report all runs of a workload, or why there are none."""
-        self._report("start", workload=name)
+        self._report.ask("start", workload=name)
         try:
             self._prepare(workload)
             self._repeat(workload)

@@ -165,6 +165,7 @@ def _watch(
             deadline = time.monotonic() + limit_s + GRACE_S
             if peak is not None:
                 peak.take()
+            child.answer()
             progress.show(f"{system}: {cell.workload}", is_step=False)
         elif kind == "open":
             was_opened = True

@@ -7,6 +7,7 @@ stopped by its pid. No other process is touched.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -51,7 +52,7 @@ class Child:
             list(command),
             cwd=cwd,
             env={**environment, MARK: self._mark, "TMPDIR": self._directory.name},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             start_new_session=True,
@@ -100,6 +101,13 @@ class Child:
             else:
                 return event
 
+    def answer(self) -> None:
+        """Let a child go on that has reported the start of a workload and waits."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, or does not wait
+            self._process.stdin.write(b"\n")
+            self._process.stdin.flush()
+
     def exit_code(self, timeout_s: float) -> int | None:
         """Return the exit code, None if the child has not ended within the time."""
         try:
@@ -137,7 +145,10 @@ class Child:
         for process in marked_processes(self._mark):
             _stop(process)
         self._reader.join(GRACE_S)
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # an answer that nobody has read
+            self._process.stdin.close()
         if not self._reader.is_alive():
             self._process.stdout.close()
         self._directory.cleanup()

@@ -192,6 +192,25 @@ def test_processes_that_a_child_has_started_are_among_its_own(wait_until) -> Non
         assert os.getpid() not in child.pids()
 
 
+@pytest.mark.slow
+def test_memory_of_a_child_is_seen_however_soon_it_has_ended() -> None:
+    code = (
+        "from benchmarks.framework.child import Reporter\n"
+        "report = Reporter()\n"
+        "report.ask('start')\n"
+        "report('run')"
+    )
+    deadline = time.monotonic() + 60
+    with Child([sys.executable, "-c", code], cwd=ROOT, environment=dict(os.environ)) as child:
+        peak = Peak(child.pids)
+        assert child.next_event(deadline) == {"event": "start"}
+        peak.take()
+        child.answer()
+        assert child.next_event(deadline) == {"event": "run"}
+        assert child.exit_code(10) == 0
+        assert peak.take() > 5 << 20
+
+
 def test_spilled_bytes_of_weft_are_read_where_a_worker_reports_them() -> None:
     def client(*workers: dict[str, Any]) -> Any:
         info = {"workers": {f"tcp://{i}": worker for i, worker in enumerate(workers)}}
