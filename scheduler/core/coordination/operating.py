@@ -42,6 +42,8 @@ from ....protocol.wire.messages.coordination import (
     WITHDRAW,
 )
 from ..journal.jobs import when_written
+from ..records.tasks import SchedulerTask
+from ..upkeep.running_limits import note_lock_wait
 from . import cycles
 from .arguments import bad, check_timeout, closed
 from .kinds import KINDS
@@ -208,6 +210,8 @@ def _note_wait(state: SchedulerState, call: Call) -> None:
     node = cycles.node_of(state, call.client, call.owner)
     call.waiter = cycles.waiter_of(node)
     objects_of(state).waits[call.waiter] = call
+    if isinstance(node, SchedulerTask) and call.blocks:
+        note_lock_wait(state, node, is_over=False)
     if call.timeout is None and KINDS[call.kind].blockers is not None:
         cycles.suspect(state, node, call, lambda text: _fail_wait(state, call, text))
 
@@ -287,6 +291,9 @@ def _leave_lane(state: SchedulerState, call: Call) -> None:
     if call.waiter is not None:
         if objects_of(state).waits.get(call.waiter) is call:
             del objects_of(state).waits[call.waiter]
+            node = cycles.node_of(state, call.client, call.owner)
+            if isinstance(node, SchedulerTask):
+                note_lock_wait(state, node, is_over=True)
         call.waiter = None
 
 

@@ -36,13 +36,16 @@ MAX_DEAD: Final = 64
 class RunningTasks:
     """The tasks of one user that may run, and those that wait for them to end."""
 
-    __slots__ = ("_heap", "_n", "blocked", "granted", "held", "room")
+    __slots__ = ("_heap", "_n", "at_locks", "blocked", "granted", "held", "room")
 
     def __init__(self) -> None:
         #: {task: None} queued or processing, and some that have `moved` since the last pass
         self.granted: dict[SchedulerTask, None] = {}
         #: {task: None} of these, those that wait for others while they run
         self.blocked: dict[SchedulerTask, None] = {}
+        #: {granted task: its attempt that waits for a lock or the like}; its worker may keep the
+        #: thread, and does not report it then
+        self.at_locks: dict[SchedulerTask, int] = {}
         #: {task: None} no_worker
         self.held: dict[SchedulerTask, None] = {}
         #: how many more may run; less than 0 after the limit was exceeded
@@ -137,6 +140,17 @@ def _on_blocked(state: SchedulerState, ws: WorkerHandle, attempt: int, _wait: Bl
         task.group.user.moved.append(task)
 
 
+def note_lock_wait(state: SchedulerState, task: SchedulerTask, *, is_over: bool) -> None:
+    """Note that a task that runs waits for a lock or the like, or does so no more."""
+    row = running_limits_of(state).get(task.group.user)
+    if row is not None and task in row.granted:
+        if is_over:
+            row.at_locks.pop(task, None)
+        else:
+            row.at_locks[task] = task.attempt
+        running_limits_of(state).moved.append(task)
+
+
 def _settle(state: SchedulerState) -> None:
     """Queue as many held tasks as others have ended; look only at what has moved."""
     limits = running_limits_of(state)
@@ -170,12 +184,15 @@ def _count(row: RunningTasks, task: SchedulerTask) -> None:
     row.blocked.pop(task, None)
     if task.state not in (QUEUED, PROCESSING):
         del row.granted[task]
-    elif _is_blocked(task):
+        row.at_locks.pop(task, None)
+    elif _is_blocked(row, task):
         row.blocked[task] = None
 
 
-def _is_blocked(task: SchedulerTask) -> bool:
-    return task.worker is not None and task.attempt in task.worker.blocked
+def _is_blocked(row: RunningTasks, task: SchedulerTask) -> bool:
+    if task.worker is None:
+        return False
+    return task.attempt in task.worker.blocked or row.at_locks.get(task) == task.attempt
 
 
 def n_running(row: RunningTasks) -> int:
@@ -255,9 +272,16 @@ FEATURE: Final = Feature(
             for row in running_limits_of(s).values()
             for task in row.granted
             if (
-                task.state not in (QUEUED, PROCESSING) or _is_blocked(task) != (task in row.blocked)
+                task.state not in (QUEUED, PROCESSING)
+                or _is_blocked(row, task) != (task in row.blocked)
             )
             and task not in running_limits_of(s).moved
+        ],
+        "what waits for a lock was granted": lambda s: [
+            task
+            for row in running_limits_of(s).values()
+            for task in row.at_locks
+            if task not in row.granted
         ],
         "the tasks of a user are followed iff it has some here": lambda s: [
             user.name

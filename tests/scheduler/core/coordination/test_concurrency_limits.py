@@ -12,6 +12,7 @@ from tests.scheduler.callers import Caller
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.messages import coordination as h
 from weft.scheduler.core.coordination.records import objects_of
+from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 from ..insight.test_explaining import explained
 from .objects_kit import GRANTED, LATE
@@ -166,3 +167,27 @@ def test_a_task_that_waits_for_a_limit_is_explained(board, alice):
         "it has begun on worker w, and waits for limit 'api', held by task 'f'"
     )
     assert found["details"][-1] == "1 use it; the limit is 1 at once, 2 per second"
+
+
+def test_a_task_that_waits_for_a_limit_holds_back_no_other_of_its_user():
+    """The worker keeps the thread of `g`, which it does not report."""
+    board = Board()
+    user_limits_of(board.state).max_running = 1
+    alice = Caller(board, "alice")
+    worker = board.worker("w", 8)
+    board.send(alice.peer, graph("f"))
+    first = h.owner_of_attempt(board.attempt("f"))
+    assert alice.call(h.LIMIT, "acquire", "x", lease="f", owner=first, limit=1) == GRANTED
+    board.send(worker, m.AttemptsBlocked(attempts=[board.attempt("f")], keys=[["child"]]))
+    board.send(alice.peer, graph("g"), graph("child child2"))
+    assert board.states("g", "child") == ["processing", "no_worker"]
+    second = h.owner_of_attempt(board.attempt("g"))
+    options = {"lease": "g", "owner": second, "limit": 1, "blocks": True}
+    assert alice.call(h.LIMIT, "acquire", "x", **options) is None
+    assert board.states("child", "child2") == ["processing", "no_worker"]
+    alice.call(h.LIMIT, "release", "x", lease="f")
+    board.finish(worker, "child")
+    assert board.states("g", "child2") == ["processing", "no_worker"]
+    board.finish(worker, "g")
+    assert board.states("child2") == ["processing"]
+    board.drop_rest()

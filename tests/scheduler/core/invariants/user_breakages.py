@@ -43,6 +43,10 @@ USER_BREAKAGES: dict[str, Callable[[Any], object]] = {
         hold(b, "queued"),
         running_limits_of(b.state)[b.alice.user].granted.update({b.task("memory"): None}),
     ),
+    "what waits for a lock was granted": lambda b: (
+        hold(b, "queued"),
+        running_limits_of(b.state)[b.alice.user].at_locks.update({b.task("memory"): 1}),
+    ),
     "the tasks of a user are followed iff it has some here": lambda b: setattr(
         b.alice.user, "moved", []
     ),
