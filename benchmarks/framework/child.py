@@ -4,9 +4,9 @@
 
 The process reports to its parent, one JSON object per line on standard output; whatever the system
 itself prints goes to standard error. A workload begins once its parent has answered with a line,
-so that the parent, however slow, has seen the memory of before. It may be killed at any moment: the parent keeps what was
-reported until then. Worker processes that a system spawns import this module again, so it imports
-little: the table is loaded in `main`.
+so that the parent, however slow, has seen the memory of before. The process may be killed at any
+moment: the parent keeps what was reported until then. Worker processes that a system spawns import
+this module again, so it imports little: the table is loaded in `main`.
 """
 
 from __future__ import annotations
