@@ -23,6 +23,8 @@ class SoleCopies:
         self._core = core
         #: {peer: {attempt: None}} of those that are to be dropped, and that were looked at
         self._dropped: dict[int, dict[int, None]] = {}
+        #: {peer: None} of those that were let go, and looked at
+        self._let_go: dict[int, None] = {}
 
     def after_event(self) -> None:
         """Look at what the last event has sent."""
@@ -32,7 +34,8 @@ class SoleCopies:
                 assert ws is not None
                 if isinstance(message, DropAttempts):
                     self._check_dropped(peer, ws, message)
-                elif isinstance(message, MayLeave):
+                elif isinstance(message, MayLeave) and peer not in self._let_go:
+                    self._let_go[peer] = None  # a later event may report that a disk failed
                     self._check_let_go(ws)
 
     def _check_dropped(self, peer: int, ws: WorkerHandle, message: DropAttempts) -> None:
@@ -62,3 +65,4 @@ class SoleCopies:
     def sent(self, peer: int) -> None:
         """Note that what there was for a peer is sent."""
         self._dropped.pop(peer, None)
+        self._let_go.pop(peer, None)
