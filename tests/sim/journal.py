@@ -186,6 +186,11 @@ class SimulatedJournal:
                     f"run {entry.key} is made twice"
                 )
                 self.jobs[entry.key] = Recorded(entry)
+                if "cron" in entry.options:  # perhaps once more, and its runs with it
+                    runs = (job.added for job in self.jobs.values())
+                    self.again |= {
+                        run.key: None for run in runs if run.options.get("run_of") == entry.key
+                    }
             elif isinstance(entry, JobChanged):
                 self._sim.world.probes["recurring: recorded how far it is"] += 1
                 job = self.jobs.get(entry.key)
