@@ -27,7 +27,9 @@ from .records import GangRecord, Gangs, GangsOfTasks, gangs_of, gangs_of_tasks
 from .running import (
     forget_dropped,
     hold_back,
+    is_coming,
     look_at_changed,
+    note_back,
     note_changed,
     on_abandoned,
     on_failed,
@@ -85,6 +87,11 @@ def _on_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     forget_workers(state)
 
 
+def _on_worker_back(state: SchedulerState, ws: WorkerHandle) -> None:
+    forget_workers(state)
+    note_back(state, ws)
+
+
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
     forget_kept(state, ws)
 
@@ -94,6 +101,8 @@ def _half_running(state: SchedulerState) -> list[GangRecord]:
     """Return gangs of which some run and some could."""
     found = []
     for gang in gangs_of(state).by_name.values():
+        if is_coming(gang):
+            continue
         members = gang.members.values()
         is_running = any(task.state == PROCESSING for task in members)
         rest = [task for task in members if task.state in (WAITING, NO_WORKER)]
@@ -117,7 +126,7 @@ FEATURE: Final = Feature(
     task_failed=(on_failed,),
     attempt_abandoned=(on_abandoned,),
     worker_joined=(_on_worker,),
-    worker_back=(_on_worker,),
+    worker_back=(_on_worker_back,),
     worker_leaving=(forget_kept,),
     worker_gone=(_on_worker_gone,),
     metrics=(

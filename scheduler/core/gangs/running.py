@@ -78,6 +78,20 @@ def on_abandoned(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -
     note_changed(state, gang)
 
 
+def note_back(state: SchedulerState, ws: WorkerHandle) -> None:
+    """A worker has named all that it runs: perhaps only some members of a gang."""
+    of_tasks = gangs_of_tasks(state)
+    for task in ws.processing.values() if of_tasks else ():
+        if task in of_tasks:
+            note_changed(state, of_tasks[task])
+
+
+def is_coming(gang: GangRecord) -> bool:
+    """Return whether more members may run at a worker that has not named all that it runs."""
+    workers = [task.worker for task in gang.members.values() if task.state == PROCESSING]
+    return any(ws is not None and ws.inventory is not None for ws in workers)
+
+
 # -- what follows ----------------------------------------------------------------------------------
 def look_at_changed(state: SchedulerState) -> None:
     """Look at the gangs that something has happened to."""
@@ -147,7 +161,8 @@ def _look(state: SchedulerState, gang: GangRecord) -> None:
             state, gang, active, lacking[0], is_over=(ended or gang.is_over) and not others
         )
     elif running:
-        if any(task.state != PROCESSING and not task.waiting_on for task in active):
+        is_half = any(task.state != PROCESSING and not task.waiting_on for task in active)
+        if is_half and not is_coming(gang):
             _stop(state, gang, running)
     elif ended:
         _run_again(state, ended)

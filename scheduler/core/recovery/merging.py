@@ -166,8 +166,8 @@ def adopt(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool
     if row.n_raised and attempt < state.first_attempt and task.state in ACTIVE:
         _note_exceptions(state, task, row.n_raised)
     if task.state == PROCESSING:
-        if row.kind != RUNNING or task.worker is ws:
-            return False
+        if row.kind != RUNNING or task.worker is ws or task.group.task_class.is_deferred:
+            return False  # what begins together with others runs once
         # It runs twice: the first result counts, and the other attempt is dropped then.
         recovery_of(state).twins[attempt] = (ws, task)
         state.busy[Recovery] = None

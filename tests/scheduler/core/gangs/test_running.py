@@ -8,6 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.gangs.records import gangs_of
 from weft.scheduler.core.gangs.running import LONGEST_END_S, VERDICT_S
 from weft.scheduler.core.interruption.interrupted import interruptions_of
+from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.recovery.barrier import QUIET_S
 
 from ...builders import Board, Out, dropped, graph, sent_keys
@@ -347,6 +348,47 @@ def test_two_tasks_of_one_rank_are_no_gang(board):
     out = board.send(client, message)
     assert sent_keys(out, client, m.KeysErred) == ["other"]
     assert board.states("g-0") == ["waiting"]
+    board.drop_rest()
+
+
+def test_a_worker_that_was_given_up_comes_back_with_all_of_a_gang(board):
+    client, first = board.client(), worker(board, "a", 2)
+    board.send(client, *gang("g", 2))
+    attempts = {key: board.attempt(key) for key in ("g-0", "g-1")}
+    board.close(first)
+    amounts = {"cores": 2.0, "places without cores": 100.0}
+    back = board.worker("a", nthreads=2, last_epoch=board.state.epoch, resources=amounts)
+    for key, attempt in attempts.items():  # in two messages, each of which may be a pass
+        board.send(back, m.InventoryUnfinished(keys=[key], attempts=[attempt], phases=[m.RUNNING]))
+        validate(board.state)
+        assert board.states("g-0") == ["processing"]
+    board.send(back, m.InventoryEnd(n_rows=2))
+    assert [board.attempt(key) for key in attempts] == [*attempts.values()]
+    board.drop_rest()
+
+
+def test_a_worker_that_was_given_up_comes_back_with_a_part_of_a_gang(board, two):
+    board.close(two.at[1])
+    assert board.states("g-0", "g-1") == ["no_worker", "no_worker"]
+    two.ends(0)
+    amounts = {"cores": 1.0, "places without cores": 100.0}
+    back = board.come_back("b", running={"g-1": two.attempts[1]}, resources=amounts)
+    board.send(back, m.AttemptsEnded(attempts=[two.attempts[1]]))
+    assert board.states("g-0", "g-1") == ["processing", "processing"]
+    assert not {board.attempt("g-0"), board.attempt("g-1")} & {*two.attempts}
+    board.drop_rest()
+
+
+def test_no_attempt_of_a_run_that_has_ended_runs_beside_the_next_run(board, two):
+    board.close(two.at[1])
+    two.ends(0)
+    c = worker(board, "c")
+    assert board.where("g-1") in (c, two.at[0])
+    amounts = {"cores": 1.0, "places without cores": 100.0}
+    back = board.come_back("b", running={"g-1": two.attempts[1]}, resources=amounts)
+    assert dropped(board.out, back) == [two.attempts[1]]
+    board.send(two.client, m.ReleaseKeys(keys=["g-0", "g-1"]))
+    validate(board.state)
     board.drop_rest()
 
 
