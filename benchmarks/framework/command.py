@@ -124,7 +124,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.run",
         description="Run weft and its peers through the same work, and print the tables: clusters, "
-        "and graph engines with the pools inside a process (python -m benchmarks.graphs).",
+        "graph engines with the pools inside a process (python -m benchmarks.graphs), and jobs "
+        "(python -m benchmarks.jobs).",
         epilog=" ".join(
             f"Table {t.name}: {', '.join(t.groups)}. Its systems: {', '.join(t.systems)}."
             for t in tables
@@ -167,7 +168,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--json",
         type=Path,
         metavar="PATH",
-        help="where to write all figures (build/bench.json; bench-graphs.json for graphs alone)",
+        help="where to write all figures (build/bench.json; bench-TABLE.json for another table)",
     )
     options = parser.parse_args(arguments)
     asked = [table for table in tables if options.table in (None, table.name)]
@@ -188,7 +189,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if options.repeat < 1 or options.limit <= 0:
         parser.error("--repeat and --limit must be positive")
     if options.json is None:
-        name = "bench.json" if options.tables[0] is tables[0] else "bench-graphs.json"
+        first = options.tables[0]
+        name = "bench.json" if first is tables[0] else f"bench-{first.name}.json"
         options.json = ROOT / "build" / name
     return options
 

@@ -16,7 +16,7 @@ from .results import Cells, Found, align, grouped, show, spread_of
 from .work import System, Workload
 
 #: The values of `--table`: the folders with a module `table` that defines `TABLE`.
-TABLES = ("clusters", "graphs")
+TABLES = ("clusters", "graphs", "jobs")
 
 
 @dataclass(frozen=True, slots=True)

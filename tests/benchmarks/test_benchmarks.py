@@ -32,6 +32,7 @@ from benchmarks.framework.results import Cell, show, spread_of
 from benchmarks.framework.supervise import Child, TimedOut
 from benchmarks.framework.table import TABLES, load
 from benchmarks.framework.work import TooLong, WrongResult
+from benchmarks.jobs.workloads import WORKLOADS as JOBS
 from benchmarks.tasks import map_inside
 from weft.scheduler.core.features import FEATURES
 
@@ -107,6 +108,18 @@ def test_every_workload_of_weft_runs_and_finds_the_known_result(tmp_path: Path) 
             assert cell["median"] >= 0
     assert done.returncode == 0, done.stderr
     assert document["ratios_weft_to_peer"]["map"]["threads"] > 0
+
+
+@pytest.mark.slow
+def test_every_kind_of_job_runs_on_weft_and_finds_the_known_result(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    done, document = bench("--table", "jobs", "--peers", "weft", json_path=path)
+    cells = {cell["workload"]: cell for cell in document["cells"]}
+    assert {*cells} == {*JOBS}
+    for name, cell in cells.items():
+        assert cell["note"] is None, f"{name}: {cell['note']}\n{cell['log']}"
+        assert cell["median"] > 0
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
@@ -321,7 +334,7 @@ def test_failure_in_one_workload_leaves_the_others_their_figures(
 @pytest.mark.parametrize(
     ("arguments", "tables"),
     [
-        ([], ["clusters", "graphs"]),
+        ([], ["clusters", "graphs", "jobs"]),
         (["--only", "map"], ["clusters"]),
         (["--peers", "threads"], ["clusters"]),
         (["--peers", "bare", "threads"], ["graphs"]),
