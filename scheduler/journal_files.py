@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..protocol.errors import ConfigError
-from .journal import FILE, FORM
-from .journal_descriptions import COLUMNS, described
+from .journal import FILE
+from .journal_descriptions import described
+from .journal_rows import FORM, jobs_listed
 
 #: Pages of one step. Between two the scheduler can write.
 _STEP_PAGES: Final = 256
@@ -84,9 +85,8 @@ def jobs_in(journal: Path, limit: int) -> list[dict[str, Any]]:
         ConfigError: there is no journal, or it is damaged.
     """
     with _opened(journal) as database:
-        query = f"SELECT {COLUMNS} FROM jobs ORDER BY number DESC LIMIT ?"
         try:
-            return [described(row) for row in database.execute(query, (limit,))]
+            return [described(row) for row in jobs_listed(database, (), (), limit)]
         except sqlite3.Error as error:
             raise ConfigError(f"{journal} is damaged: {error}") from None
 

@@ -14,6 +14,7 @@ from weft.protocol.errors import ConfigError
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.payload import Payload
 from weft.scheduler import journal as module
+from weft.scheduler import journal_rows
 from weft.scheduler.core.journal.entries import (
     Entry,
     JobAdded,
@@ -27,8 +28,9 @@ from weft.scheduler.core.journal.entries import (
     ValuesDropped,
     WriteJournal,
 )
-from weft.scheduler.journal import FORM, Journal
+from weft.scheduler.journal import Journal
 from weft.scheduler.journal_files import jobs_in
+from weft.scheduler.journal_rows import FORM
 
 
 class Opened:
@@ -212,7 +214,7 @@ def test_jobs_are_listed_page_by_page(opened, monkeypatch):
 
 def test_jobs_are_listed_by_the_time_of_their_submission(opened, monkeypatch):
     for key, now in (("a", 100.0), ("b", 200.0), ("c", 300.0)):
-        monkeypatch.setattr(module.time, "time", lambda now=now: now)
+        monkeypatch.setattr(journal_rows.time, "time", lambda now=now: now)
         opened.write(job(key))
     found = opened.ask("jobs", since=200.0, until=300.0)
     assert [one["key"] for one in found.info["jobs"]] == ["b"]
@@ -235,7 +237,7 @@ def test_one_job_is_answered_with_its_result(opened):
     assert opened.ask("job", key="a").blobs == [b"result", None]
     result, failure = opened.ask("job", key="b").blobs
     assert result is None
-    assert module.msgpack.unpackb(failure) == ["exception", "b", "ValueError"]
+    assert journal_rows.msgpack.unpackb(failure) == ["exception", "b", "ValueError"]
     assert opened.ask("job", key="c").info == {"jobs": []}
 
 
@@ -249,7 +251,7 @@ def test_bad_questions_are_refused(opened, name, page, arguments):
 
 
 def test_the_latest_are_kept_of_those_that_have_ended(opened, path, monkeypatch):
-    monkeypatch.setattr(module, "MAX_ENDED", 2)
+    monkeypatch.setattr(journal_rows, "MAX_ENDED", 2)
     monkeypatch.setattr(module, "_COMMITS_BETWEEN", 1)
     keys = "abcde"
     opened.write(*map(job, keys))
@@ -258,7 +260,7 @@ def test_the_latest_are_kept_of_those_that_have_ended(opened, path, monkeypatch)
 
 
 def test_older_results_make_room_for_later_ones(opened, monkeypatch):
-    monkeypatch.setattr(module, "MAX_ENDED_NBYTES", 250)
+    monkeypatch.setattr(journal_rows, "MAX_ENDED_NBYTES", 250)
     monkeypatch.setattr(module, "_NBYTES_BETWEEN", 100)
     opened.write(*map(job, "abcd"))
     for key in "abc":
@@ -268,7 +270,7 @@ def test_older_results_make_room_for_later_ones(opened, monkeypatch):
 
 
 def test_results_that_are_needed_are_kept(opened, monkeypatch):
-    monkeypatch.setattr(module, "MAX_ENDED", 0)
+    monkeypatch.setattr(journal_rows, "MAX_ENDED", 0)
     opened.write(job("read"), job("kept"), job("old"), job("reader", "read"))
     opened.write(ValueKept(5, ("queue", "work"), b"pickle", ["kept"], {}))
     monkeypatch.setattr(module, "_COMMITS_BETWEEN", 1)
@@ -347,7 +349,7 @@ def test_a_job_that_the_database_cannot_take_is_an_error_of_that_job(opened, mon
     """They come from objects of gigabytes only."""
     opened.write(job("a"))
     with monkeypatch.context() as patch:
-        patch.setitem(module._RECORDERS, JobAdded, lambda *_: raise_(error))
+        patch.setitem(journal_rows.RECORDERS, JobAdded, lambda *_: raise_(error))
         assert (str(error) or "MemoryError") in opened.write(job("b"))
     assert opened.write(job("b")) == ""
 

@@ -1,0 +1,275 @@
+"""The rows of jobs in the database of the journal, and its tables. A part of the shell.
+
+The statements about jobs stand here, those about durable values in `journal_values`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgpack
+
+from ..protocol.wire.payload import Blob, Payload
+from .core.journal.entries import (
+    JobAdded,
+    JobChanged,
+    JobEnded,
+    JobForgotten,
+    ValueKept,
+    ValuesDropped,
+)
+from .journal_descriptions import COLUMNS, MADE, OPEN
+from .journal_values import TABLE, drop_values, joined, keep_values, parts, read_values
+
+#: The form of the tables.
+FORM: Final = 1
+#: Jobs that have ended are kept up to so many, the latest.
+MAX_ENDED: Final = 100_000
+#: And as long as their results have no more bytes.
+MAX_ENDED_NBYTES: Final = 4 << 30
+_NONE: Final = msgpack.packb([])
+
+_TABLES: Final = """
+CREATE TABLE functions (id BLOB PRIMARY KEY, blob BLOB NOT NULL, buffers BLOB) WITHOUT ROWID;
+CREATE TABLE jobs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    function BLOB NOT NULL,
+    args BLOB NOT NULL,
+    args_buffers BLOB,
+    dependencies BLOB NOT NULL,
+    options BLOB NOT NULL,
+    spec_hash BLOB NOT NULL,
+    client TEXT NOT NULL,
+    state TEXT NOT NULL,
+    submitted REAL NOT NULL,
+    ended REAL,
+    nbytes INTEGER NOT NULL DEFAULT 0,
+    result BLOB,
+    result_buffers BLOB,
+    failure BLOB
+);
+"""
+_ADDED: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
+#: A job that is submitted again is a new one, behind those that it may read.
+_ADD: Final = """
+INSERT OR REPLACE INTO jobs (key, name, function, args, args_buffers, dependencies, options,
+                             spec_hash, client, state, submitted)
+VALUES {rows}
+"""
+#: An end whose beginning could not be recorded must not change an earlier job of its key.
+_ENDED: Final = "(?, ?, ?, ?, ?, ?, ?)"
+_END: Final = """
+WITH ends (key, state, ended, nbytes, result, result_buffers, failure) AS (VALUES {rows})
+UPDATE jobs SET state = ends.state, ended = ends.ended, nbytes = ends.nbytes, result = ends.result,
+    result_buffers = ends.result_buffers, failure = ends.failure
+FROM ends WHERE jobs.key = ends.key AND jobs.state IN ('pending', 'made')
+"""
+#: Rows of one statement, during which the thread does not hold the interpreter.
+N_ROWS: Final = 100
+
+#: What `_submitted` reads.
+_SUBMITTED: Final = """
+SELECT number, key, name, function, functions.blob, functions.buffers, args, args_buffers,
+       dependencies, options, spec_hash, client, state
+FROM jobs JOIN functions ON functions.id = jobs.function
+"""
+
+
+@contextlib.contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """Commit what is done within, or nothing of it."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise
+
+
+def make_tables(database: sqlite3.Connection, form: int) -> None:
+    """Make the tables of a new database, whose form is 0, and those that an earlier one lacks."""
+    if form == 0:
+        with transaction(database):
+            for statement in filter(str.strip, _TABLES.split(";")):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {FORM}")
+    database.execute(TABLE)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+def open_jobs(database: sqlite3.Connection) -> Iterator[tuple[JobAdded, str]]:
+    """Yield the jobs in `OPEN` states, in the order of submission, and their states."""
+    for row in database.execute(f"{_SUBMITTED} WHERE state IN (?, ?) ORDER BY number", OPEN):
+        yield _submitted(row)
+
+
+def recorded_job(database: sqlite3.Connection, key: str) -> tuple[int, JobAdded, str] | None:
+    """Return the number of a job, the job as it was submitted, and its state."""
+    row = database.execute(f"{_SUBMITTED} WHERE key = ?", (key,)).fetchone()
+    return None if row is None else (row[0], *_submitted(row))
+
+
+def _submitted(row: Any) -> tuple[JobAdded, str]:
+    """Return a job as it was submitted, and its state."""
+    _, key, name, function, blob, buffers, args, args_buffers, *others = row
+    dependencies, options, spec_hash, client, state = others
+    job = JobAdded(
+        key=key,
+        function_id=function,
+        function_name=name,
+        function_blob=joined(blob, buffers),
+        args=joined(args, args_buffers),
+        dependencies=msgpack.unpackb(dependencies),
+        options=msgpack.unpackb(options),
+        spec_hash=spec_hash,
+        client=client,
+    )
+    return job, state
+
+
+def result_of(database: sqlite3.Connection, key: str) -> Blob:
+    """Return the result of a job that is done."""
+    query = "SELECT result, result_buffers FROM jobs WHERE key = ? AND state = 'done'"
+    return joined(*database.execute(query, (key,)).fetchone())
+
+
+def done_keys(database: sqlite3.Connection) -> dict[str, None]:
+    """Return the keys of the jobs whose results are recorded."""
+    found = database.execute("SELECT key FROM jobs WHERE state = 'done' AND result IS NOT NULL")
+    return dict.fromkeys(key for (key,) in found)
+
+
+def jobs_listed(
+    database: sqlite3.Connection, wheres: Sequence[str], values: Sequence[Any], limit: int
+) -> Iterable[Any]:
+    """Yield rows with the `COLUMNS` of the latest jobs for which all `wheres` hold."""
+    where = f"WHERE {' AND '.join(wheres)} " if wheres else ""
+    query = f"SELECT {COLUMNS} FROM jobs {where}ORDER BY number DESC LIMIT ?"
+    return database.execute(query, (*values, limit))
+
+
+def counts_of(database: sqlite3.Connection) -> Iterable[Any]:
+    """Yield (name, state, number of jobs), the latest name first."""
+    return database.execute(
+        "SELECT name, CASE state WHEN ? THEN 'done' ELSE state END AS of_state, count(*) "
+        "FROM jobs GROUP BY name, of_state ORDER BY max(number) DESC",
+        (MADE,),
+    )
+
+
+def one_job(database: sqlite3.Connection, key: str) -> Any:
+    """Return the `COLUMNS` of a job, its result in two columns, and its failure; None = no job."""
+    columns = f"{COLUMNS}, result, result_buffers, failure"
+    return database.execute(f"SELECT {columns} FROM jobs WHERE key = ?", (key,)).fetchone()
+
+
+# -- writing ---------------------------------------------------------------------------------------
+def _add(database: sqlite3.Connection, jobs: list[JobAdded]) -> None:
+    functions = {job.function_id: job.function_blob for job in jobs}
+    database.executemany(
+        "INSERT OR IGNORE INTO functions (id, blob, buffers) VALUES (?, ?, ?)",
+        [(function_id, *parts(blob)) for function_id, blob in functions.items()],
+    )
+    now = time.time()
+    options: dict[int, bytes] = {}  # by the identity of a map that many share
+    rows = []
+    for job in jobs:
+        packed = options.get(id(job.options))
+        if packed is None:
+            packed = options[id(job.options)] = msgpack.packb(job.options)
+        dependencies = msgpack.packb(job.dependencies) if job.dependencies else _NONE
+        rows.append(
+            (
+                job.key,
+                job.function_name,
+                job.function_id,
+                *parts(job.args),
+                dependencies,
+                packed,
+                job.spec_hash,
+                job.client,
+                now,
+            )
+        )
+    _execute(database, _ADD, _ADDED, rows)
+
+
+def _change(database: sqlite3.Connection, changes: list[JobChanged]) -> None:
+    rows = [(msgpack.packb(change.options), change.key) for change in changes]
+    database.executemany("UPDATE jobs SET options = ? WHERE key = ? AND state = 'pending'", rows)
+
+
+def _end(database: sqlite3.Connection, ends: list[JobEnded]) -> None:
+    now = time.time()
+    rows = []
+    for end in ends:
+        result, buffers = (None, None) if end.result is None else parts(end.result)
+        state = MADE if end.is_made else end.state
+        failure = None if end.failure is None else msgpack.packb(end.failure, default=_plain)
+        nbytes = end.nbytes or end.result_nbytes
+        rows.append((end.key, state, now, nbytes, result, buffers, failure))
+    _execute(database, _END, _ENDED, rows)
+
+
+def _forget(database: sqlite3.Connection, forgotten: list[JobForgotten]) -> None:
+    keys = [(one.key,) for one in forgotten]
+    database.executemany("DELETE FROM jobs WHERE key = ?", keys)
+
+
+RECORDERS: Final[dict[type, Callable[[sqlite3.Connection, list[Any]], None]]] = {
+    JobAdded: _add,
+    JobChanged: _change,
+    JobEnded: _end,
+    JobForgotten: _forget,
+    ValueKept: keep_values,
+    ValuesDropped: drop_values,
+}
+
+
+def _execute(
+    database: sqlite3.Connection, statement: str, row: str, rows: list[tuple[Any, ...]]
+) -> None:
+    """Execute a statement for all rows, many at a time; the last of those with one key counts."""
+    for start in range(0, len(rows), N_ROWS):
+        part = [*{one[0]: one for one in rows[start : start + N_ROWS]}.values()]
+        text = statement.format(rows=", ".join([row] * len(part)))
+        database.execute(text, [value for one in part for value in one])
+
+
+def drop_oldest(database: sqlite3.Connection) -> list[str]:
+    """Forget the oldest jobs that have ended, and the functions of none; return their keys.
+
+    Results stay that jobs which have not ended read, or whose futures are in durable values.
+    """
+    needed = {key for one in read_values(database, with_values=False) for key in one.keys}
+    reading = "SELECT dependencies FROM jobs WHERE state IN (?, ?) AND dependencies != ?"
+    for (packed,) in database.execute(reading, (*OPEN, _NONE)):
+        needed.update(msgpack.unpackb(packed))
+    # `nbytes` is before the columns of large values, so this reads none of them.
+    oldest = database.execute(
+        """
+        WITH ended AS (
+            SELECT key, row_number() OVER latest AS place, sum(nbytes) OVER latest AS total
+            FROM jobs WHERE state NOT IN (?, ?) WINDOW latest AS (ORDER BY number DESC)
+        )
+        SELECT key FROM ended WHERE place > ? OR total > ?
+        """,
+        (*OPEN, MAX_ENDED, MAX_ENDED_NBYTES),
+    )
+    dropped = [key for (key,) in oldest if key not in needed]
+    database.executemany("DELETE FROM jobs WHERE key = ?", [(key,) for key in dropped])
+    database.execute("DELETE FROM functions WHERE id NOT IN (SELECT function FROM jobs)")
+    return dropped
+
+
+def _plain(value: Any) -> Any:
+    """Return what stands for a payload in a failure: the exception is lost, its texts are not."""
+    return bytes(value.data) if isinstance(value, Payload) else repr(value)
