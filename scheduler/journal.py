@@ -7,7 +7,8 @@ as recorded is on the disk: the database has a write-ahead log with `synchronous
 What storage refuses (a full disk, a locked or damaged file) is reported to who asked. Any other
 exception is a bug of weft: it ends the thread, and is passed on, since nobody would be answered.
 
-The database is made with the first job. Its form has a number; a later one is refused.
+The database is made with the first job. Its form has a number: one of an earlier form is brought up
+to date, and a later one is refused.
 """
 
 from __future__ import annotations
@@ -228,10 +229,11 @@ class Journal:
             database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             database.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             (form,) = database.execute("PRAGMA user_version").fetchone()
-            if form not in (0, FORM):
+            if form > FORM:
                 raise ConfigError(
-                    f"the journal {self.path} has form {form}, and this version reads form {FORM}: "
-                    "it was written by a later one; start that one, or give another --journal"
+                    f"the journal {self.path} has form {form}, and this version reads forms up to "
+                    f"{FORM}: it was written by a later one; start that one, or give another "
+                    "--journal"
                 )
             make_tables(database, form)
         except (sqlite3.Error, OSError) as error:
@@ -303,9 +305,10 @@ class Journal:
         """Answer with descriptions of jobs, the latest first."""
         wheres: list[str] = []
         values: list[str | float] = []
-        for name in ("state", "name", "client"):
+        columns = {"state": "state", "name": "name", "client": "client", "user": "user_name"}
+        for name, column in columns.items():
             if value := _text_in(question, name):
-                wheres.append(f"{name} = ?")
+                wheres.append(f"{column} = ?")
                 values.append(value)
         for name, where in (("since", "submitted >= ?"), ("until", "submitted < ?")):
             if moment := _number_in(question, name):

@@ -16,18 +16,21 @@ MADE: Final = "made"
 #: The states of jobs that have not ended, or whose result is not recorded.
 OPEN: Final = (PENDING, MADE)
 #: of a job, which `described` reads
-COLUMNS: Final = "number, key, name, client, state, submitted, ended, nbytes, options"
+COLUMNS: Final = "number, key, name, client, user_name, state, submitted, ended, nbytes, options"
+#: ... in a database of form 1
+COLUMNS_1: Final = COLUMNS.replace("user_name", "'' AS user_name")
 
 
 def described(row: Any) -> dict[str, Any]:
     """Return a job as questions are answered; `row` has the `COLUMNS`."""
-    number, key, name, client, state, submitted, ended, nbytes, options = row
+    number, key, name, client, user, state, submitted, ended, nbytes, options = row
     return {
         **(_recurring(options) if state == PENDING else {}),
         "number": number,
         "key": key,
         "name": name,
         "client": client,
+        "user": user,
         "state": "done" if state == MADE else state,
         "submitted": submitted,
         "ended": ended,

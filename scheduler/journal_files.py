@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..protocol.errors import ConfigError
 from .journal import FILE
-from .journal_descriptions import described
+from .journal_descriptions import COLUMNS, COLUMNS_1, described
 from .journal_rows import FORM, jobs_listed
 
 #: Pages of one step. Between two the scheduler can write.
@@ -86,7 +86,9 @@ def jobs_in(journal: Path, limit: int) -> list[dict[str, Any]]:
     """
     with _opened(journal) as database:
         try:
-            return [described(row) for row in jobs_listed(database, (), (), limit)]
+            (form,) = database.execute("PRAGMA user_version").fetchone()
+            columns = COLUMNS_1 if form == 1 else COLUMNS
+            return [described(row) for row in jobs_listed(database, (), (), limit, columns)]
         except sqlite3.Error as error:
             raise ConfigError(f"{journal} is damaged: {error}") from None
 
@@ -130,7 +132,7 @@ def _opened(journal: Path) -> Iterator[sqlite3.Connection]:
             (form,) = database.execute("PRAGMA user_version").fetchone()
         except sqlite3.Error as error:
             raise ConfigError(f"{journal} is no journal, or is damaged: {error}") from None
-        if form != FORM:
+        if not 0 < form <= FORM:
             raise ConfigError(f"{journal} is no journal of this version: its form is {form}")
         yield database
 

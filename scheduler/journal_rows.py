@@ -25,8 +25,8 @@ from .core.journal.entries import (
 from .journal_descriptions import COLUMNS, MADE, OPEN
 from .journal_values import TABLE, drop_values, joined, keep_values, parts, read_values
 
-#: The form of the tables.
-FORM: Final = 1
+#: The form of the tables. Jobs have a user since form 2.
+FORM: Final = 2
 #: Jobs that have ended are kept up to so many, the latest.
 MAX_ENDED: Final = 100_000
 #: And as long as their results have no more bytes.
@@ -46,6 +46,7 @@ CREATE TABLE jobs (
     options BLOB NOT NULL,
     spec_hash BLOB NOT NULL,
     client TEXT NOT NULL,
+    user_name TEXT NOT NULL DEFAULT '',
     state TEXT NOT NULL,
     submitted REAL NOT NULL,
     ended REAL,
@@ -55,11 +56,13 @@ CREATE TABLE jobs (
     failure BLOB
 );
 """
-_ADDED: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
+#: {form of a database: what makes the next form of it}
+_NEXT_FORM: Final = {1: "ALTER TABLE jobs ADD COLUMN user_name TEXT NOT NULL DEFAULT ''"}
+_ADDED: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
 #: A job that is submitted again is a new one, behind those that it may read.
 _ADD: Final = """
 INSERT OR REPLACE INTO jobs (key, name, function, args, args_buffers, dependencies, options,
-                             spec_hash, client, state, submitted)
+                             spec_hash, client, user_name, state, submitted)
 VALUES {rows}
 """
 #: An end whose beginning could not be recorded must not change an earlier job of its key.
@@ -76,7 +79,7 @@ N_ROWS: Final = 100
 #: What `_submitted` reads.
 _SUBMITTED: Final = """
 SELECT number, key, name, function, functions.blob, functions.buffers, args, args_buffers,
-       dependencies, options, spec_hash, client, state
+       dependencies, options, spec_hash, client, user_name, state
 FROM jobs JOIN functions ON functions.id = jobs.function
 """
 
@@ -95,10 +98,14 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def make_tables(database: sqlite3.Connection, form: int) -> None:
-    """Make the tables of a new database, whose form is 0, and those that an earlier one lacks."""
-    if form == 0:
+    """Make the tables of a new database, whose form is 0; bring one of an earlier form up to date.
+
+    That is done as a whole or not at all.
+    """
+    if form < FORM:
+        steps = [_NEXT_FORM[n] for n in range(form, FORM)] if form else _TABLES.split(";")
         with transaction(database):
-            for statement in filter(str.strip, _TABLES.split(";")):
+            for statement in filter(str.strip, steps):
                 database.execute(statement)
             database.execute(f"PRAGMA user_version = {FORM}")
     database.execute(TABLE)
@@ -120,7 +127,7 @@ def recorded_job(database: sqlite3.Connection, key: str) -> tuple[int, JobAdded,
 def _submitted(row: Any) -> tuple[JobAdded, str]:
     """Return a job as it was submitted, and its state."""
     _, key, name, function, blob, buffers, args, args_buffers, *others = row
-    dependencies, options, spec_hash, client, state = others
+    dependencies, options, spec_hash, client, user, state = others
     job = JobAdded(
         key=key,
         function_id=function,
@@ -131,6 +138,7 @@ def _submitted(row: Any) -> tuple[JobAdded, str]:
         options=msgpack.unpackb(options),
         spec_hash=spec_hash,
         client=client,
+        user=user,
     )
     return job, state
 
@@ -148,11 +156,15 @@ def done_keys(database: sqlite3.Connection) -> dict[str, None]:
 
 
 def jobs_listed(
-    database: sqlite3.Connection, wheres: Sequence[str], values: Sequence[Any], limit: int
+    database: sqlite3.Connection,
+    wheres: Sequence[str],
+    values: Sequence[Any],
+    limit: int,
+    columns: str = COLUMNS,
 ) -> Iterable[Any]:
     """Yield rows with the `COLUMNS` of the latest jobs for which all `wheres` hold."""
     where = f"WHERE {' AND '.join(wheres)} " if wheres else ""
-    query = f"SELECT {COLUMNS} FROM jobs {where}ORDER BY number DESC LIMIT ?"
+    query = f"SELECT {columns} FROM jobs {where}ORDER BY number DESC LIMIT ?"
     return database.execute(query, (*values, limit))
 
 
@@ -196,6 +208,7 @@ def _add(database: sqlite3.Connection, jobs: list[JobAdded]) -> None:
                 packed,
                 job.spec_hash,
                 job.client,
+                job.user,
                 now,
             )
         )

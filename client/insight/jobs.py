@@ -44,6 +44,7 @@ class Job:
         is_recorded: its result or failure is in the journal, not only with workers.
         cron: the times of a recurring job that has not ended; "" of all others.
         next_time: of its next run, in local time; None = it has none.
+        user: the user in the token of that client; "" = it had none.
     """
 
     key: Key
@@ -56,6 +57,7 @@ class Job:
     is_recorded: bool
     cron: str = ""
     next_time: datetime | None = None
+    user: str = ""
 
 
 @on_loop
@@ -69,6 +71,7 @@ async def jobs(
     since: datetime | Duration | None = None,
     until: datetime | Duration | None = None,
     recurring: bool = False,
+    user: str | None = None,
 ) -> list[Job]:
     """Return detached jobs of the cluster, the latest first, of whichever client.
 
@@ -83,6 +86,7 @@ async def jobs(
         until: only those that were submitted before.
         recurring: only recurring jobs that have not ended; without their runs, which are jobs, too.
             They are picked here, out of all jobs that have not ended.
+        user: only those of the user of this name: its clients, and its tasks, have submitted them.
 
     Raises:
         ValueError: there is no such state, or a time is none.
@@ -97,6 +101,7 @@ async def jobs(
         "state": "pending" if recurring else state,
         "name": None if pattern else name,
         "client": client,
+        "user": user,
         "since": None if since is None else _past(since, "since"),
         "until": None if until is None else _past(until, "until"),
     }
@@ -107,7 +112,9 @@ async def jobs(
         found += [
             job
             for job in _jobs_in(page)
-            if (pattern is None or _matches(pattern, job)) and (job.cron or not recurring)
+            if (pattern is None or _matches(pattern, job))
+            and (job.cron or not recurring)
+            and user in (None, job.user)  # an earlier scheduler knows no users of jobs
         ]
         if len(found) >= limit:
             break
@@ -250,6 +257,7 @@ def read_job(one: dict[str, Any]) -> Job:
         ended=None if ended is None else datetime.fromtimestamp(ended),
         nbytes=one["nbytes"],
         is_recorded=one["is_recorded"],
+        user=one.get("user", ""),
         cron=one.get("cron", ""),
         next_time=None if next_time is None else datetime.fromtimestamp(next_time),
     )

@@ -26,7 +26,7 @@ EXIT_TIMEOUT: Final = 124
 #: More jobs than a journal keeps.
 _ALL: Final = 1 << 40
 _STATES: Final = ("pending", "done", "failed", "cancelled", "lost")
-_HEADER: Final = ("KEY", "STATE", "NAME", "CLIENT", "SUBMITTED", "TOOK", "SIZE")
+_HEADER: Final = ("KEY", "STATE", "NAME", "CLIENT", "USER", "SUBMITTED", "TOOK", "SIZE", "NEXT")
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
@@ -46,6 +46,7 @@ def connected(chosen: Chosen, command: str) -> Client[Any]:
 @click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
 @click.option("--name", metavar="NAME", help="Only those of the function of this name.")
 @click.option("--client", "of_client", metavar="NAME", help="Only those of this client.")
+@click.option("--user", metavar="NAME", help="Only those of this user, as in its token.")
 @click.option("--match", metavar="REGEX", help="Only those in whose name or key it is found.")
 @click.option("--since", metavar="TIME", help="Only those submitted then or later; or '2 h' ago.")
 @click.option("--until", metavar="TIME", help="Only those submitted before.")
@@ -59,6 +60,7 @@ def queue(
     state: str | None,
     name: str | None,
     of_client: str | None,
+    user: str | None,
     match: str | None,
     since: str | None,
     until: str | None,
@@ -79,13 +81,14 @@ def queue(
       weft queue
       weft queue --state failed --limit 10
       weft queue --match 'train|test' --since '2030-12-24 18:00'
+      weft queue --user ann --state pending
       weft queue --summary
       weft queue --recurring
       weft queue --state pending --json | jq -r .key
     """
     import json
 
-    is_filtered = state or name or of_client or match or since or until or recurring
+    is_filtered = state or name or of_client or user or match or since or until or recurring
     if summary and is_filtered:
         raise click.UsageError("--summary counts all jobs: leave the other options out")
     if name and match:
@@ -105,6 +108,7 @@ def queue(
                 since=since,
                 until=until,
                 recurring=recurring,
+                user=user,
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
@@ -132,6 +136,7 @@ def plain(job: Job) -> dict[str, Any]:
         "state": job.state,
         "name": job.name,
         "client": job.client,
+        "user": job.user,
         "submitted": job.submitted.isoformat(),
         "ended": None if job.ended is None else job.ended.isoformat(),
         "nbytes": job.nbytes,
@@ -142,10 +147,10 @@ def plain(job: Job) -> dict[str, Any]:
 
 
 def table(jobs: list[Job]) -> str:
-    """Return the table that users read."""
-    rows = [(_HEADER, "NEXT"), *((_row(job), _next(job)) for job in jobs)]
-    shows_next = any(job.cron for job in jobs)
-    return _in_columns([(*row, upcoming) if shows_next else row for row, upcoming in rows])
+    """Return the table that users read; it has no column of users or next times without one."""
+    shown = {"USER": any(job.user for job in jobs), "NEXT": any(job.cron for job in jobs)}
+    places = [place for place, name in enumerate(_HEADER) if shown.get(name, True)]
+    return _in_columns([tuple(row[n] for n in places) for row in (_HEADER, *map(_row, jobs))])
 
 
 def counted(counts: dict[str, dict[str, int]]) -> str:
@@ -166,7 +171,8 @@ def _row(job: Job) -> tuple[str, ...]:
     took = "" if job.ended is None else lasting(_seconds(job.submitted, job.ended))
     size = sized(job.nbytes) if job.nbytes else ""
     submitted = job.submitted.strftime(_TIME)
-    return (str(job.key), job.state, job.name, job.client, submitted, took, size)
+    of_client = job.client, job.user
+    return (str(job.key), job.state, job.name, *of_client, submitted, took, size, _next(job))
 
 
 def _next(job: Job) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -407,6 +408,59 @@ def test_a_damaged_row_is_said_to_be_damage_when_it_is_read(opened, path):
     assert "cannot be read" in opened.again("b").problem
     with pytest.raises(ConfigError, match="cannot be used"):
         read_again(opened, path)
+
+
+def to_form_1(path: Path) -> None:
+    """Take the column out that form 2 has added."""
+    with sqlite3.connect(path) as database:
+        database.execute("ALTER TABLE jobs DROP COLUMN user_name")
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+
+
+def test_a_journal_of_form_1_is_brought_up_to_date(opened, path):
+    opened.write(job("a"), job("b"), JobEnded("b", "done", result=b"result"))
+    opened.journal.close()
+    to_form_1(path)
+    assert [(one["key"], one["user"]) for one in jobs_in(path, 10)] == [("b", ""), ("a", "")]
+    again = Opened(path)
+    assert again.journal.read().jobs == [job("a")]
+    of_ann = replace(job("c"), user="ann")
+    assert again.write(of_ann) == ""
+    assert read_again(again, path).jobs == [job("a"), of_ann]
+    with sqlite3.connect(path) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (FORM,)
+    database.close()
+
+
+def test_a_journal_that_cannot_be_brought_up_to_date_is_left_as_it_is(opened, path, monkeypatch):
+    opened.write(job("a"))
+    opened.journal.close()
+    to_form_1(path)
+    with monkeypatch.context() as patch:
+        alter = f"{journal_rows._NEXT_FORM[1]}; no statement"
+        patch.setitem(journal_rows._NEXT_FORM, 1, alter)
+        with pytest.raises(ConfigError, match="cannot be used"):
+            Journal(path)
+    assert [one["key"] for one in jobs_in(path, 10)] == ["a"]
+    again = Opened(path)
+    assert again.journal.read().jobs == [job("a")]
+    again.journal.close()
+
+
+def test_jobs_are_listed_by_their_users(opened, monkeypatch):
+    monkeypatch.setattr(module, "N_JOBS", 2)
+    jobs = [replace(job(f"{user}{n}"), user=user) for n in range(3) for user in ("ann", "bob")]
+    opened.write(job("a"), *jobs)
+    answer = opened.ask("jobs", user="ann")
+    assert [(one["key"], one["user"]) for one in answer.info["jobs"]] == [
+        ("ann2", "ann"),
+        ("ann1", "ann"),
+    ]
+    answer = opened.ask("jobs", answer.next_page, user="ann")
+    assert [one["key"] for one in answer.info["jobs"]] == ["ann0"]
+    assert opened.ask("job", key="bob0").info["jobs"][0]["user"] == "bob"
+    assert opened.ask("job", key="a").info["jobs"][0]["user"] == ""
 
 
 def test_a_journal_of_a_later_version_is_refused(opened, path):

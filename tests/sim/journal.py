@@ -25,6 +25,7 @@ from weft.scheduler.core.journal.entries import (
 )
 from weft.scheduler.core.journal.jobs import MADE, journal_of
 
+from .client_process import USERS
 from .graphs import unpacked
 
 if TYPE_CHECKING:
@@ -118,6 +119,14 @@ class SimulatedJournal:
         )
         return SchedulerTick(journal=[read])
 
+    def check_users(self, core: SchedulerState) -> None:
+        """Check that the jobs which were read have the turns and limits of their users."""
+        for key, job in self.jobs.items():
+            if (task := core.tasks.get(key)) is not None and job.state in (PENDING, MADE):
+                assert task.group.user.name == job.added.user, f"the user of {task}"
+                if job.added.user:
+                    self._sim.world.probes["job of a user: read by the next scheduler"] += 1
+
     def write(self, node: SchedulerNode, action: WriteJournal) -> None:
         """Commit entries a little later, in order."""
         write = _Write(node, node.core, action)
@@ -185,6 +194,7 @@ class SimulatedJournal:
                 assert not is_run or entry.key not in self.jobs or entry.key in self.again, (
                     f"run {entry.key} is made twice"
                 )
+                assert is_run or entry.user == USERS.get(entry.client, ""), entry
                 self.jobs[entry.key] = Recorded(entry)
                 if "cron" in entry.options:  # perhaps once more, and its runs with it
                     runs = (job.added for job in self.jobs.values())

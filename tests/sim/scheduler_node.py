@@ -116,6 +116,7 @@ class SchedulerNode:
     def _read_journal(self) -> None:
         if self.sim.journal.is_there:
             self._handle(self.sim.journal.read(self))
+            self.sim.journal.check_users(self.core)
 
     def report(self, core: SchedulerState, report: JournalWritten | JobsRead) -> None:
         """Let the journal report to the core that had it written."""

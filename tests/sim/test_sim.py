@@ -91,6 +91,7 @@ EXPECTED = {
     "interrupt",
     "interrupted in the end",
     "interrupted in a task",
+    "job of a user: read by the next scheduler",
     "join",
     "kill",
     "large request passed on",

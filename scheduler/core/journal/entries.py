@@ -32,6 +32,8 @@ class JobAdded:
     spec_hash: bytes
     #: the name of the client that submitted it
     client: str
+    #: who has its turns and limits, "" = no user with a name
+    user: str = ""
 
 
 @dataclass(slots=True)

@@ -138,6 +138,8 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
         options=journal.options_of(group),
         spec_hash=task.spec_hash or m.NO_HASH,
         client=client.name,
+        # Those in tasks have the user of their task.
+        user=(client.user if client.worker is None else group.user).name,
     )
     journal.done.pop(task.key, None)
     _begin(state, added, {client: None})

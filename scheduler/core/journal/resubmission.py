@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.rotation import USER_SHIFT
 from ....protocol.wire import messages as m
 from ....protocol.wire.constant_calls import CONSTANT_BLOB, CONSTANT_ID, arguments_of
 from ..moves.transitions import release_unneeded
+from ..records.users import user_of
 from ..requests import wanted_keys
 from ..requests.submission import on_submit
+from ..upkeep.running_limits import note_user
 from .entries import JobAdded, JournalRead
 from .jobs import journal_of
 
@@ -27,11 +30,38 @@ def submit_again(state: SchedulerState, read: JournalRead, *, lets_go: bool = Tr
     """
     results = {key: result for key, result in read.results.items() if key not in state.tasks}
     rows = [*(_constant(key, result) for key, result in results.items()), *read.jobs]
-    for start in range(0, len(rows), MAX_ROWS):
-        message = _submission(rows[start : start + MAX_ROWS], read.made)
-        on_submit(state, journal_of(state).keeper, message)
+    keeper = journal_of(state).keeper
+    own = keeper.number, keeper.user
+    for name, jobs in _messages(rows):
+        if name:
+            keeper.user = user = user_of(state.users, name)
+            keeper.number = user.number << USER_SHIFT
+            note_user(state, user)
+        on_submit(state, keeper, _submission(jobs, read.made))
+        keeper.number, keeper.user = own
     if lets_go:
         let_go(state, results)
+
+
+def _messages(jobs: Iterable[JobAdded]) -> Iterator[tuple[str, list[JobAdded]]]:
+    """Yield the users of jobs, with jobs for one message; no job comes before those it waits for.
+
+    Users take turns, so the jobs of one may pass those of others.
+    """
+    by_user: dict[str, list[JobAdded]] = {}
+    user_by_key: dict[str, str] = {}  # of those in `by_user`
+    for job in jobs:
+        waits_for = [*job.dependencies, *(key for _, key in job.options.get("conditions", ()))]
+        of_user = by_user.setdefault(job.user, [])
+        if len(of_user) >= MAX_ROWS or any(
+            user_by_key.get(key, job.user) != job.user for key in waits_for
+        ):
+            yield from by_user.items()
+            of_user = []
+            by_user, user_by_key = {job.user: of_user}, {}
+        of_user.append(job)
+        user_by_key[job.key] = job.user
+    yield from by_user.items()
 
 
 def let_go(state: SchedulerState, keys: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ from ..feature import Departure
 from ..moves.eligibility import join_classes, leave_classes
 from ..moves.transitions import release_unneeded
 from ..records.peers import ClientHandle, SupervisorHandle, WorkerHandle
-from ..records.users import User
+from ..records.users import user_of
 from ..requests.wanted_keys import drop_functions, unwant
 from .disconnected import answer_awaited, expect_inventory, set_away
 from .epochs import is_proved, note_members, proof_of
@@ -208,9 +208,7 @@ def _add_client(state: SchedulerState, peer: int, message: m.RegisterClient, nam
     if client is None:
         worker = state.workers_by_id.get(message.worker_id) if message.worker_id else None
         state.counters.clients_joined += 1
-        user = state.users.get(name) if name else User()
-        if user is None:
-            user = state.users[name] = User(name, len(state.users))
+        user = user_of(state.users, name)
         number = user.number << USER_SHIFT | state.counters.clients_joined
         client = ClientHandle(message.client_id, message.name, number, worker, user=user)
         if worker is not None:

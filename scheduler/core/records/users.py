@@ -8,6 +8,14 @@ if TYPE_CHECKING:
     from .tasks import SchedulerTask
 
 
+def user_of(users: dict[str, User], name: str) -> User:
+    """Return the user of this name, perhaps a new one; always a new one if it has none."""
+    user = users.get(name) if name else User()
+    if user is None:
+        user = users[name] = User(name, len(users))
+    return user
+
+
 class User:
     """One user, by the name that tokens carry; or a client without a user, which is its own."""
 

@@ -91,9 +91,13 @@ def running_limits_of(state: SchedulerState) -> RunningLimits:
     return state.record(RunningLimits)
 
 
-def _note_client(state: SchedulerState, client: ClientHandle, _last_epoch: int) -> None:
+def note_user(state: SchedulerState, user: User) -> None:
     """Look at the limit of a user that may be new."""
-    client.user.is_limited = user_limits_of(state).of(client.user, "running") > 0
+    user.is_limited = user_limits_of(state).of(user, "running") > 0
+
+
+def _note_client(state: SchedulerState, client: ClientHandle, _last_epoch: int) -> None:
+    note_user(state, client.user)
 
 
 def _row_of(state: SchedulerState, user: User) -> RunningTasks:

@@ -45,6 +45,15 @@ def test_recurring_jobs_have_a_column_of_their_next_time():
     )
 
 
+def test_jobs_of_users_have_a_column_of_these():
+    assert table([ENDED, replace(PENDING, user="ann")]).splitlines() == [
+        "KEY           STATE    NAME  CLIENT   USER  SUBMITTED            TOOK  SIZE",
+        "abs-1         done     abs   me             2030-12-24 18:00:00  90 s  2 KiB",
+        "a-longer-key  pending  f     someone  ann   2030-12-24 18:00:00",
+    ]
+    assert [plain(job)["user"] for job in (ENDED, replace(PENDING, user="ann"))] == ["", "ann"]
+
+
 def test_numbers_of_jobs_have_a_line_for_each_name():
     assert counted({"abs": {"done": 2}, "train": {"pending": 10}}).splitlines() == [
         "NAME   PENDING  DONE  FAILED  CANCELLED  LOST",
