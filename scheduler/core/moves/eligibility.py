@@ -66,6 +66,7 @@ def leave_classes(state: SchedulerState, ws: WorkerHandle) -> None:
             if task_class.is_loose:
                 fill_class(state, task_class)
             if not task_class.members:
+                task_class.unrunnable_since = state.now  # some may have been set aside before
                 for task in task_class.queue.items():
                     move(state, task, NO_WORKER)
                     file_unrunnable(state, task)

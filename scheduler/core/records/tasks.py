@@ -136,7 +136,7 @@ class TaskClass:
         self.level = self.turn = 0
         #: tasks in state no_worker: `members` is empty, or their inputs are out of reach for now
         self.unrunnable: dict[SchedulerTask, None] = {}
-        #: when the first of them was filed
+        #: when the first of them was filed, or the last member left
         self.unrunnable_since = 0.0
         #: when clients are notified that the first of them waits; pending only while one does
         self.unrunnable_notice: Deadline | None = None

@@ -9,6 +9,7 @@ from weft.scheduler.core.conditions.feature import LONGEST_LOOK_S
 from weft.scheduler.core.conditions.records import MOST_GONE, conditions_of, watched_of
 from weft.scheduler.core.events import Load, SchedulerTick
 from weft.scheduler.core.records.presence import Members
+from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 from ...builders import Board, graph, sent_keys
 
@@ -186,6 +187,19 @@ def test_a_task_fails_when_no_worker_could_run_it_for_its_time(board):
     (erred,) = out.of(client, m.KeysErred)
     assert erred.failures[0][:3] == ["no-worker", "a", 10_000]
     assert "no worker offers GPU: 1" in erred.failures[0][3]
+    board.drop_rest()
+
+
+def test_the_time_begins_when_the_last_worker_leaves_also_if_others_were_held_back_before(board):
+    user_limits_of(board.state).max_running = 1
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", "b", no_worker_ms=10_000))
+    board.tick(9.0)
+    board.close(worker)
+    board.tick(9.0)
+    assert board.states("a", "b") == ["no_worker", "no_worker"]
+    board.tick(2.1)
+    assert board.states("a", "b") == ["erred", "erred"]
     board.drop_rest()
 
 
