@@ -26,6 +26,8 @@ _log = logging.getLogger("weft.cluster")
 #: Changes of the size that are kept for display.
 _N_LOGGED: Final = 1000
 _STOP_S: Final = 10.0
+#: Each question announces that the cluster adapts for so long, and some intervals more.
+_ADAPTS_S: Final = 60.0
 
 
 class Adaptation:
@@ -108,7 +110,8 @@ class Adaptation:
             await asyncio.sleep(self.config.interval_s)
 
     async def _step(self, client: Client, sizing: Sizing, now: float) -> None:
-        arguments: dict[str, Any] = {"target_s": self.config.target_s}
+        adapts_s = _ADAPTS_S + 10 * self.config.interval_s
+        arguments: dict[str, Any] = {"target_s": self.config.target_s, "adapts_s": adapts_s}
         desired = 0
         async for page in ask(client._running(), "desired", arguments):
             desired = page["desired_workers"]

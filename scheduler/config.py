@@ -51,6 +51,8 @@ class SchedulerConfig:
         max_user_tasks: how many they may be; 0 = no limit.
         max_user_running: how many tasks of one user run at a time, more of them wait; 0 = no limit.
         limits_of_users: {name: {"memory", "tasks" or "running": the same for this user}}.
+        no_worker_timeout_s: tasks fail that no connected worker could run for so long, seconds,
+            unless they have a time of their own; 0 = they wait.
         idle_timeout_s: time without a task after which the cluster ends, seconds; 0 = it does not.
         facts: sent to every peer that registers.
         last_epoch: of the cluster's schedulers before this one, 0 = there was none.
@@ -73,6 +75,7 @@ class SchedulerConfig:
     limits_of_users: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     allowed_deaths: int = 3
     away_s: float = 5.0
+    no_worker_timeout_s: float = 0.0
     idle_timeout_s: float = 0.0
     target_duration_s: float = TARGET_S
     facts: dict[str, Any] = field(default_factory=dict)

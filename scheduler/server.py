@@ -47,6 +47,7 @@ from ..protocol.wire.roles import Role
 from .answering import answer_of_process, send_or_fail
 from .config import SchedulerConfig
 from .core.actions import Action, CloseConnection, CutOff, LogLine, StopServer
+from .core.conditions.no_worker_limit import no_worker_limit_of
 from .core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from .core.features import FEATURES
 from .core.insight.desired import aim_of
@@ -127,6 +128,7 @@ class SchedulerServer:
         limits.max_nbytes, limits.max_rows = config.max_user_nbytes, config.max_user_tasks
         limits.max_running = config.max_user_running
         limits.of_users = config.limits_of_users
+        no_worker_limit_of(state).seconds = config.no_worker_timeout_s
         idle_timeout_of(state).seconds = config.idle_timeout_s
         aim_of(state).target_s = config.target_duration_s
         state.facts.update({"weft": weft_version(""), **config.facts})

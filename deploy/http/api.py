@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import tornado.web
 
 from ...protocol.errors import QuestionFailed
 from .base import Page
+
+#: Who asks for the size of the cluster adapts it, and asks again within so long.
+ADAPTS_S: Final = 300.0
 
 
 class ClusterApi(Page):
@@ -32,7 +35,7 @@ class ScaleApi(Page):
 
     async def answer(self) -> None:
         self.demand_token()
-        arguments = {}
+        arguments = {"adapts_s": ADAPTS_S}
         text = self.get_query_argument("target", None)
         if text is not None:
             try:

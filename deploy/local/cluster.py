@@ -38,6 +38,7 @@ from ...protocol.host import event_loop
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.stderr_logging import mark_warnings
 from ...protocol.settings.kinds import Resources
+from ...protocol.settings.scheduler import NO_WORKER_TIMEOUT
 from ...protocol.settings.sources import read_settings
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
@@ -180,6 +181,7 @@ class LocalCluster(Cluster[Mode]):
             self.memory_limit = settings.parse_memory_limit(memory_limit, counts)
             self._settings = read_settings()
             memory_fractions(self._settings)
+            self._no_worker_timeout_s = self._settings[NO_WORKER_TIMEOUT] or 0.0
             self.resources = Resources().read(resources, "resources")
             self._protocol = arguments.choose_protocol(protocol, processes, host)
             self._dashboard = arguments.parse_dashboard_address(dashboard_address, processes)
@@ -272,6 +274,7 @@ class LocalCluster(Cluster[Mode]):
             local_directory=Path(self._files) if self._files else None,
             modules=self._preload,
             journal=self._journal,
+            no_worker_timeout_s=self._no_worker_timeout_s,
         )
         self.scheduler_address = await self._embedded.start()
 
@@ -328,7 +331,7 @@ class LocalCluster(Cluster[Mode]):
                 "directory": self._directory,
                 "journal": self._journal,
                 "log_level": self._log_level,
-                "options": {},
+                "options": {"no_worker_timeout_s": self._no_worker_timeout_s},
             }
         )
 

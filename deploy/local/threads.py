@@ -38,6 +38,7 @@ class EmbeddedCluster:
         name: str,
         modules: Sequence[str] = (),
         journal: str = "",
+        no_worker_timeout_s: float = 0.0,
         **options: Any,
     ) -> None:
         """Prepare; `options` are those of the workers, see `WorkerConfig`."""
@@ -46,6 +47,7 @@ class EmbeddedCluster:
         self._name = name
         self._modules = modules
         self._journal = journal
+        self._no_worker_timeout_s = no_worker_timeout_s
         self._options = options
         self._preloaded: list[ModuleType] | None = None
         self._scheduler: SchedulerServer | None = None
@@ -65,6 +67,7 @@ class EmbeddedCluster:
                 security=self._security,
                 facts=process_facts(),
                 journal=Journal(Path(self._journal)) if self._journal else None,
+                no_worker_timeout_s=self._no_worker_timeout_s,
             )
         )
         await self._scheduler.start()

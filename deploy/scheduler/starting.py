@@ -113,6 +113,7 @@ class SchedulerOptions:
             "client_lease_s": given[table.CLIENT_LEASE],
             "heartbeat_s": given[table.LIVENESS_TIMEOUT] / MISSED_HEARTBEATS,
             "idle_timeout_s": given[table.IDLE_TIMEOUT] or 0.0,
+            "no_worker_timeout_s": given[table.NO_WORKER_TIMEOUT] or 0.0,
             "allowed_deaths": given[table.ALLOWED_DEATHS],
             "target_duration_s": given[table.TARGET_DURATION],
             "max_user_nbytes": _user_nbytes(given[table.USER_MEMORY]),

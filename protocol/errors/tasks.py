@@ -107,9 +107,10 @@ class TaskCancelled(TaskError, CancelledError):
 
 
 class NoWorker(TaskError):
-    """No connected worker could run the task for as long as its `no_worker_timeout=` allows.
+    """No connected worker could run the task for as long as it may wait for one.
 
-    Start a worker that can, change what the task asks for, or leave the option out: then it waits.
+    That is its `no_worker_timeout=`, or else the setting `scheduler.no-worker-timeout`. Start a
+    worker that can, change what the task asks for, or leave both out: then it waits.
 
     Args:
         key: the task's key.

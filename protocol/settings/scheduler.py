@@ -162,6 +162,14 @@ USER_LIMITS: Final[Setting[dict[str, dict[str, int]]]] = Setting(
     "--user-tasks and --user-running.",
     has_option=False,
 )
+NO_WORKER_TIMEOUT: Final[Setting[float | None]] = Setting(
+    "scheduler.no-worker-timeout",
+    OrNone(TimeSpan(least=1.0)),
+    None,
+    "Time after which a task fails with NoWorker if no connected worker could run it, unless its "
+    "call has a no_worker_timeout= of its own. It does not count while the cluster adapts. A "
+    "LocalCluster reads it, too. Default: such tasks wait.",
+)
 OUTBOX_MEMORY: Final = Setting(
     "scheduler.outbox-memory",
     Size(),

@@ -25,6 +25,7 @@ from typing import Final
 from ...protocol.metrics import Metric
 from .actors import feature as actors
 from .conditions import feature as conditions
+from .conditions import no_worker_limit
 from .coordination import feature as coordination
 from .data import bandwidths, surplus
 from .data import feature as data
@@ -81,6 +82,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     interruption.FEATURE,
     recurring.FEATURE,
     conditions.FEATURE,
+    no_worker_limit.FEATURE,
     journal.FEATURE,
     actors.FEATURE,
     coordination.FEATURE,

@@ -367,6 +367,9 @@ class ClientNode(ClientProcess):
             self.world.probes["gang beyond a limit"] += 1
         elif kind == "user-limit":
             assert sim.plan.limits["scheduler.user_tasks"], why
+        elif kind == "no-worker":
+            assert sim.no_worker_limit_s, why
+            assert culprit in spec.ancestors, why
         elif kind == "unrecorded":
             assert culprit in sim.journal.detached, why
             assert culprit in spec.ancestors, why

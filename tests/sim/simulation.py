@@ -66,6 +66,8 @@ class Simulation:
         self.disks = Disks(seed, self.plan)
         self.spills = Spills(seed, self.plan, self.limits)
         self.pausing = pausing.draw(Random(f"pauses of {seed}"))
+        #: The scheduler lets no task wait longer for a worker that could run it; 0 = it does.
+        self.no_worker_limit_s = Random(f"no-worker limit of {seed}").choice([0.0] * 7 + [10.0])
         self.conditions = Conditions(seed, self)
         self.gangs = SimulatedGangs(seed, self)
         self.recurring = Recurring(seed, self.plan, self.graph)

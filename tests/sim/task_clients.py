@@ -445,6 +445,8 @@ class Parent:
             is_right = any(key in sim.cancelled for key in spec.ancestors)
         elif kind == MEMORY_EXCEEDED:
             is_right = culprit in spec.ancestors and memory.has_reason(sim, failure[2])
+        elif kind == "no-worker":
+            is_right = sim.no_worker_limit_s > 0
         elif kind == "user-limit":
             is_right = sim.plan.limits["scheduler.user_tasks"] > 0
         elif kind == "not-permitted":

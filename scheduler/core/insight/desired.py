@@ -25,6 +25,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.question_arguments import BadArgument, Info, Page
+from ..conditions.no_worker_limit import note_adapting
 from ..feature import Feature, Question
 from ..gangs.seating import n_lacking
 from ..records.peers import PAUSED, WorkerHandle
@@ -266,10 +267,18 @@ def _on_worker_joined(state: SchedulerState, ws: WorkerHandle) -> None:
 
 
 def ask_desired(state: SchedulerState, arguments: Info, page: str) -> Page:
-    """Return how many workers the present work is worth, for autoscalers."""
+    """Return how many workers the present work is worth, for autoscalers.
+
+    `adapts_s` is for how many seconds the number of workers follows the answer.
+    """
     target_s = arguments.get("target_s", 0.0)
     if type(target_s) not in (int, float) or not 0 <= target_s < MAX_TARGET_S:
         raise BadArgument(f"target_s= is a number of seconds, not {str(target_s)[:40]!r}")
+    adapts_s = arguments.get("adapts_s", 0.0)
+    if type(adapts_s) not in (int, float) or not 0 <= adapts_s < MAX_TARGET_S:
+        raise BadArgument(f"adapts_s= is a number of seconds, not {str(adapts_s)[:40]!r}")
+    if adapts_s:
+        note_adapting(state, adapts_s)
     return desired_workers(state, target_s).to_plain(), ""
 
 

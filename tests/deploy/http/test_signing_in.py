@@ -15,6 +15,7 @@ from weft.protocol.reported import METRICS_URL
 from weft.protocol.trust.page_access import COOKIE_LIFE_S, PageAccess, link_into
 from weft.protocol.wire.levels import Level, lowered
 from weft.protocol.wire.messages import RegisterSupervisor
+from weft.scheduler.core.conditions.no_worker_limit import no_worker_limit_of
 from weft.scheduler.core.records.peers import SupervisorHandle
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -218,7 +219,7 @@ async def test_a_cookie_that_is_half_over_is_renewed():
 
 
 async def test_programs_get_json_and_401():
-    async with pages_in_this_loop() as (_, port, token):
+    async with pages_in_this_loop() as (started, port, token):
         visitor = Visitor(port)
         for path in ("/", "/api/v1/cluster", "/api/v1/scale", "/api/v1/workers"):
             accept = {"Accept": "application/json"}
@@ -227,6 +228,7 @@ async def test_programs_get_json_and_401():
             answer, _ = await visitor.get(path, **accept, **bearer)
             assert answer.status == 200, path
             assert answer.headers["Content-Type"] == "application/json"
+        assert no_worker_limit_of(started.state).adapts_until > started.state.now + 200
         answer, text = await visitor.get("/api/v1/scale?target=x", **bearer)
         assert (answer.status, text.count("\n")) == (400, 1)
         assert "number of seconds" in text

@@ -14,6 +14,7 @@ import pytest
 import weft
 from weft.protocol.errors import ConfigError, NotPermitted
 from weft.protocol.wire.levels import Level
+from weft.scheduler.core.conditions.no_worker_limit import no_worker_limit_of
 
 pytestmark = pytest.mark.slow
 
@@ -276,6 +277,27 @@ def test_an_adaptation_logs_an_unexpected_error_when_it_happens_and_goes_on(
         assert client.gather(futures) == list(range(5))
     (record,) = [r for r in caplog.records if "could not be scaled" in r.getMessage()]
     assert "can't start new thread" in str(record.exc_info)
+
+
+def test_the_scheduler_knows_while_a_cluster_adapts(wait_until: Wait):
+    with weft.LocalCluster(processes=False, n_workers=1) as cluster:
+        state = cluster._embedded._scheduler.state
+        assert no_worker_limit_of(state).adapts_until == 0.0
+        cluster.adapt(1, 2, interval="50ms")
+        wait_until(lambda: no_worker_limit_of(state).adapts_until > state.now + 50, 30, "adapting")
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_the_time_to_wait_for_a_worker_may_be_a_setting(monkeypatch, processes):
+    monkeypatch.setenv("WEFT_SCHEDULER_NO_WORKER_TIMEOUT", "1s")
+    with (
+        weft.LocalCluster(processes=processes, n_workers=1) as cluster,
+        weft.Client(cluster, set_as_default=False) as client,
+    ):
+        future = client.submit(abs, -1, resources={"GPU": 1})
+        with pytest.raises(weft.NoWorker, match=r"for 1 s: no worker offers GPU: 1"):
+            future.result(timeout=60)
+        assert client.submit(abs, -2).result(timeout=60) == 2
 
 
 def test_an_adaptation_ends_with_its_cluster():

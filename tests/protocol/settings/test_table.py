@@ -49,6 +49,7 @@ def test_the_defaults_of_a_scheduler_are_those_of_its_configuration():
     fields = {field.name: field.default for field in dataclasses.fields(SchedulerConfig)}
     assert scheduler.ALLOWED_DEATHS.default == fields["allowed_deaths"]
     assert scheduler.TARGET_DURATION.default == fields["target_duration_s"]
+    assert (scheduler.NO_WORKER_TIMEOUT.default or 0.0) == fields["no_worker_timeout_s"]
     assert scheduler.OUTBOX_MEMORY.default == fields["max_outbox_nbytes"]
     assert scheduler.UNFINISHED_MEMORY.default == fields["max_unfinished_nbytes"]
     assert scheduler.CLIENT_LEASE.default == fields["client_lease_s"]

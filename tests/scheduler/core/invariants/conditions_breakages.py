@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft.scheduler.core.conditions.no_worker_limit import no_worker_limit_of
 from weft.scheduler.core.conditions.records import Conditions, conditions_of, watched_of
 from weft.scheduler.core.requests.submission import DEFERRED
 from weft.scheduler.core.requests.wanted_keys import want
@@ -34,5 +35,8 @@ CONDITIONS_BREAKAGES: dict[str, Callable[[Any], object]] = {
     ),
     "conditions are busy while a task has some": lambda b: conditions_of(b.state).update(
         {b.task("processing"): Conditions()}
+    ),
+    "tasks that no worker can run are looked at if they may not wait for ever": lambda b: setattr(
+        no_worker_limit_of(b.state), "seconds", 5.0
     ),
 }
