@@ -1,14 +1,11 @@
-"""The journal of detached jobs: an SQLite database in the state directory. A part of the shell.
+"""The journal of detached jobs, in a database. A part of the shell.
 
 One thread writes it. Entries that come while it commits are one transaction with all that has come
-by then, so the price of a commit is shared, and the loop never waits for the disk. What is reported
-as recorded is on the disk: the database has a write-ahead log with `synchronous=FULL`.
+by then, so the price of a commit is shared, and the loop never waits for the database. What is
+reported as recorded is committed. `journal_sqlite` knows what kind of database it is.
 
 What storage refuses (a full disk, a locked or damaged file) is reported to who asked. Any other
 exception is a bug of weft: it ends the thread, and is passed on, since nobody would be answered.
-
-The database is made with the first job. Its form has a number: one of an earlier form is brought up
-to date, and a later one is refused.
 """
 
 from __future__ import annotations
@@ -16,14 +13,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import queue
-import sqlite3
 import threading
 from collections.abc import Callable
 from operator import itemgetter
-from pathlib import Path
 from typing import Final
 
-from ..protocol.errors import ConfigError
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Answer, Ask, AskFailed
 from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
@@ -39,55 +33,33 @@ from .core.journal.entries import (
 )
 from .journal_descriptions import MADE, OPEN, described
 from .journal_rows import (
-    FORM,
     RECORDERS,
     counts_of,
     done_keys,
     drop_oldest,
     jobs_listed,
-    make_tables,
     one_job,
     open_jobs,
     recorded_job,
     result_of,
-    transaction,
 )
+from .journal_store import Database, RowError, StorageError, Store
 from .journal_values import joined, read_values
 
-FILE: Final = "journal.sqlite"
 #: The oldest are looked for after so many transactions, or bytes of results.
 _COMMITS_BETWEEN: Final = 1000
 _NBYTES_BETWEEN: Final = 256 << 20
 #: Jobs of one page of an answer.
 N_JOBS: Final = 200
-_BUSY_S: Final = 5.0
-#: With fewer pages in memory, or of the write-ahead log, many jobs are written several times.
-_CACHE_KIB: Final = 64 << 10
-_LOG_PAGES: Final = 16_384
-#: What is raised for a row that Python or SQLite cannot take.
-_TOO_LARGE: Final = (OverflowError, MemoryError)
-_OF_ROW: Final = (
-    *_TOO_LARGE,
-    sqlite3.DataError,
-    sqlite3.IntegrityError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-)
 #: What is raised for a row that was recorded and has become something else on the disk.
-_DAMAGED: Final = (sqlite3.Error, ValueError, TypeError)
+_DAMAGED: Final = (StorageError, ValueError, TypeError)
 
 
 class Journal:
     """The journal of one scheduler. Its reports are called in the journal's thread."""
 
-    def __init__(self, path: Path) -> None:
-        """Open a journal, if there is one.
-
-        Raises:
-            ConfigError: it cannot be read, is damaged, or was made by a later version.
-        """
-        self.path = path
-        self._database: sqlite3.Connection | None = None
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self._work: queue.SimpleQueue[Callable[[], None] | _Write | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         #: since the oldest were looked for
@@ -97,8 +69,6 @@ class Journal:
         self._dropped: list[str] = []
         #: called in the journal's thread with the bug of weft that has ended it
         self.on_bug: Callable[[Exception], None] = _reraise
-        if path.exists():
-            self._open()
 
     # -- from the loop ----------------------------------------------------------------------------
     def write(self, action: WriteJournal, report: Callable[[JournalWritten], None]) -> None:
@@ -126,7 +96,7 @@ class Journal:
         self._put(work)
         found = done.get()
         if isinstance(found, _DAMAGED):
-            raise _unusable(self.path, found)
+            raise self.store.unusable(found)
         if isinstance(found, Exception):
             raise found
         return found
@@ -141,9 +111,7 @@ class Journal:
             self._work.put(None)
             self._thread.join()
             self._thread = None
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+        self.store.close()
 
     def _put(self, work: Callable[[], None] | _Write) -> None:
         if self._thread is None:
@@ -182,113 +150,42 @@ class Journal:
         A database that is locked, full or read-only is so for each, and would be waited for again.
         """
         error = self._record([entry for write in writes for entry in write.action.entries])
-        if isinstance(error, _OF_ROW) and len(writes) > 1:
+        if isinstance(error, RowError) and len(writes) > 1:
             for write in writes:
                 self._write([write])
             return
-        text = ""
-        if error is not None:
-            text = (
-                f"the journal {self.path} cannot be written: {str(error) or type(error).__name__}"
-            )
+        text = f"the journal {self.store.name} cannot be written: {error}" if error else ""
         for write in writes:
             dropped, self._dropped = self._dropped, []
             write.report(JournalWritten(write.action.number, text, dropped))
 
-    def _record(self, entries: list[Entry]) -> Exception | None:
+    def _record(self, entries: list[Entry]) -> StorageError | None:
         """Commit entries; return why that failed, None = it has not."""
+
+        def work(database: Database) -> None:
+            for kind, same in itertools.groupby(entries, type):
+                RECORDERS[kind](database, [*same])
+
         try:
-            database = self._open()
-            with transaction(database):
-                for kind, same in itertools.groupby(entries, type):
-                    RECORDERS[kind](database, [*same])
-        except (sqlite3.Error, ConfigError, OSError, *_TOO_LARGE) as error:
+            self.store.write(work)
+        except StorageError as error:
             return error
         self._n_commits += 1
         self._nbytes += sum(one.result_nbytes for one in entries if isinstance(one, JobEnded))
         if self._n_commits >= _COMMITS_BETWEEN or self._nbytes >= _NBYTES_BETWEEN:
             self._n_commits = self._nbytes = 0
-            with contextlib.suppress(sqlite3.Error), transaction(database):  # or the next time
-                self._dropped = drop_oldest(database)
+            with contextlib.suppress(StorageError):  # or the next time
+                self._dropped = self.store.write(drop_oldest)
         return None
 
-    def _open(self) -> sqlite3.Connection:
-        if self._database is not None:
-            return self._database
-        is_new = not self.path.exists()
-        database: sqlite3.Connection | None = None
-        try:
-            if is_new:
-                self.path.touch(mode=0o600)
-            database = sqlite3.connect(
-                self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-            )
-            database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new one: see `compact`
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = FULL")
-            database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-            database.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-            (form,) = database.execute("PRAGMA user_version").fetchone()
-            if form > FORM:
-                raise ConfigError(
-                    f"the journal {self.path} has form {form}, and this version reads forms up to "
-                    f"{FORM}: it was written by a later one; start that one, or give another "
-                    "--journal"
-                )
-            make_tables(database, form)
-        except (sqlite3.Error, OSError) as error:
-            if database is not None:
-                database.close()
-            if is_new:
-                with contextlib.suppress(OSError):
-                    self.path.unlink()
-            raise _unusable(self.path, error) from None
-        except ConfigError:
-            assert database is not None
-            database.close()
-            raise
-        self._database = database
-        return database
-
     def _read(self) -> JournalRead:
-        read = JournalRead()
-        if self._database is None and not self.path.exists():
-            return read
-        database = self._open()
-        for job, state in open_jobs(database):
-            read.jobs.append(job)
-            if state == MADE:
-                read.made[job.key] = None
-        read.done = done_keys(database)
-        read.values = read_values(database)
-        needed = {key: None for job in read.jobs for key in job.dependencies if key in read.done}
-        needed |= {key: None for one in read.values for key in one.keys if key in read.done}
-        read.results = {key: result_of(database, key) for key in needed}
-        return read
+        return self.store.read(_begin_with) if self.store.is_there else JournalRead()
 
     def _read_again(self, asked: ReadJobs) -> JobsRead:
-        """Read a job that has failed, behind those that it reads and that have failed, too."""
-        read = JournalRead()
-        found: dict[str, tuple[int, JobAdded]] = {}
-        needed = [asked.key]
         try:
-            database = self._open()
-            for key in needed:  # which grows
-                if key in found or key in read.results:
-                    continue
-                recorded = recorded_job(database, key)
-                if recorded is None:
-                    return JobsRead(asked, read, f"the journal has no job {key!r} any more")
-                number, job, state = recorded
-                if state == "done":
-                    read.results[key] = result_of(database, key)
-                elif state not in OPEN:
-                    found[key] = number, job
-                    needed += job.dependencies
-        except (*_DAMAGED, ConfigError) as error:
-            return JobsRead(asked, read, f"the journal cannot be read: {error}")
-        read.jobs = [job for _, job in sorted(found.values(), key=itemgetter(0))]
-        return JobsRead(asked, read)
+            return self.store.read(lambda database: _to_run_again(database, asked))
+        except _DAMAGED as error:
+            return JobsRead(asked, JournalRead(), f"the journal cannot be read: {error}")
 
     # -- questions --------------------------------------------------------------------------------
     def _answer(self, question: Ask) -> Message:
@@ -297,7 +194,7 @@ class Journal:
         except ValueError as error:
             text = f"question {question.name!r}: {error}"
             return AskFailed(request=question.request, kind=BAD_ARGUMENT, text=text)
-        except (sqlite3.Error, ConfigError) as error:
+        except StorageError as error:
             text = f"the journal cannot be read: {error}"
             return AskFailed(request=question.request, kind=NO_ANSWER, text=text)
 
@@ -318,8 +215,9 @@ class Journal:
             wheres.append("number < ?")
             values.append(str(int(question.page)))
         jobs = []
-        if self._database is not None or self.path.exists():
-            jobs = [described(row) for row in jobs_listed(self._open(), wheres, values, N_JOBS)]
+        if self.store.is_there:
+            rows = self.store.read(lambda found: [*jobs_listed(found, wheres, values, N_JOBS)])
+            jobs = [described(row) for row in rows]
         is_last = len(jobs) < N_JOBS
         next_page = "" if is_last else str(jobs[-1]["number"])
         return Answer(request=question.request, info={"jobs": jobs}, next_page=next_page)
@@ -327,16 +225,16 @@ class Journal:
     def _answer_counts(self, question: Ask) -> Message:
         """Answer with the number of jobs of each name and state."""
         counts = []
-        if self._database is not None or self.path.exists():
-            counts = [list(row) for row in counts_of(self._open())]
+        if self.store.is_there:
+            counts = self.store.read(lambda found: [list(row) for row in counts_of(found)])
         return Answer(request=question.request, info={"counts": counts})
 
     def _answer_job(self, question: Ask) -> Message:
         """Answer with one job, its result, and its failure."""
         key = _text_in(question, "key")
         row = None
-        if self._database is not None or self.path.exists():
-            row = one_job(self._open(), key)
+        if self.store.is_there:
+            row = self.store.read(lambda found: one_job(found, key))
         if row is None:
             return Answer(request=question.request, info={"jobs": []})
         *columns_of_job, result, buffers, failure = row
@@ -363,6 +261,43 @@ class _Write:
         self.report = report
 
 
+# -- work of the store ----------------------------------------------------------------------------
+def _begin_with(database: Database) -> JournalRead:
+    """Read what a scheduler begins with."""
+    read = JournalRead()
+    for job, state in open_jobs(database):
+        read.jobs.append(job)
+        if state == MADE:
+            read.made[job.key] = None
+    read.done = done_keys(database)
+    read.values = read_values(database)
+    needed = {key: None for job in read.jobs for key in job.dependencies if key in read.done}
+    needed |= {key: None for one in read.values for key in one.keys if key in read.done}
+    read.results = {key: result_of(database, key) for key in needed}
+    return read
+
+
+def _to_run_again(database: Database, asked: ReadJobs) -> JobsRead:
+    """Read a job that has failed, behind those that it reads and that have failed, too."""
+    read = JournalRead()
+    found: dict[str, tuple[int, JobAdded]] = {}
+    needed = [asked.key]
+    for key in needed:  # which grows
+        if key in found or key in read.results:
+            continue
+        recorded = recorded_job(database, key)
+        if recorded is None:
+            return JobsRead(asked, read, f"the journal has no job {key!r} any more")
+        number, job, state = recorded
+        if state == "done":
+            read.results[key] = result_of(database, key)
+        elif state not in OPEN:
+            found[key] = number, job
+            needed += job.dependencies
+    read.jobs = [job for _, job in sorted(found.values(), key=itemgetter(0))]
+    return JobsRead(asked, read)
+
+
 def _text_in(question: Ask, name: str) -> str:
     value = question.arguments.get(name, "")
     if isinstance(value, str):
@@ -380,10 +315,3 @@ def _number_in(question: Ask, name: str) -> float:
 def _reraise(bug: Exception) -> None:
     """Let the interpreter print a bug that nobody waits for."""
     raise bug
-
-
-def _unusable(path: Path, error: Exception) -> ConfigError:
-    return ConfigError(
-        f"the journal {path} cannot be used: {error}. Mend it, restore a backup, or move it away: "
-        "then a new one is begun, without the jobs in it"
-    )

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..protocol.errors import ConfigError
-from .journal import FILE
 from .journal_descriptions import COLUMNS, COLUMNS_1, described
 from .journal_rows import FORM, jobs_listed
+from .journal_sqlite import FILE
 
 #: Pages of one step. Between two the scheduler can write.
 _STEP_PAGES: Final = 256

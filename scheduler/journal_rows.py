@@ -23,6 +23,7 @@ from .core.journal.entries import (
     ValuesDropped,
 )
 from .journal_descriptions import COLUMNS, MADE, OPEN
+from .journal_store import Database
 from .journal_values import TABLE, drop_values, joined, keep_values, parts, read_values
 
 #: The form of the tables. Jobs have a user since form 2.
@@ -112,13 +113,13 @@ def make_tables(database: sqlite3.Connection, form: int) -> None:
 
 
 # -- reading ---------------------------------------------------------------------------------------
-def open_jobs(database: sqlite3.Connection) -> Iterator[tuple[JobAdded, str]]:
+def open_jobs(database: Database) -> Iterator[tuple[JobAdded, str]]:
     """Yield the jobs in `OPEN` states, in the order of submission, and their states."""
     for row in database.execute(f"{_SUBMITTED} WHERE state IN (?, ?) ORDER BY number", OPEN):
         yield _submitted(row)
 
 
-def recorded_job(database: sqlite3.Connection, key: str) -> tuple[int, JobAdded, str] | None:
+def recorded_job(database: Database, key: str) -> tuple[int, JobAdded, str] | None:
     """Return the number of a job, the job as it was submitted, and its state."""
     row = database.execute(f"{_SUBMITTED} WHERE key = ?", (key,)).fetchone()
     return None if row is None else (row[0], *_submitted(row))
@@ -143,20 +144,20 @@ def _submitted(row: Any) -> tuple[JobAdded, str]:
     return job, state
 
 
-def result_of(database: sqlite3.Connection, key: str) -> Blob:
+def result_of(database: Database, key: str) -> Blob:
     """Return the result of a job that is done."""
     query = "SELECT result, result_buffers FROM jobs WHERE key = ? AND state = 'done'"
     return joined(*database.execute(query, (key,)).fetchone())
 
 
-def done_keys(database: sqlite3.Connection) -> dict[str, None]:
+def done_keys(database: Database) -> dict[str, None]:
     """Return the keys of the jobs whose results are recorded."""
     found = database.execute("SELECT key FROM jobs WHERE state = 'done' AND result IS NOT NULL")
     return dict.fromkeys(key for (key,) in found)
 
 
 def jobs_listed(
-    database: sqlite3.Connection,
+    database: Database,
     wheres: Sequence[str],
     values: Sequence[Any],
     limit: int,
@@ -168,7 +169,7 @@ def jobs_listed(
     return database.execute(query, (*values, limit))
 
 
-def counts_of(database: sqlite3.Connection) -> Iterable[Any]:
+def counts_of(database: Database) -> Iterable[Any]:
     """Yield (name, state, number of jobs), the latest name first."""
     return database.execute(
         "SELECT name, CASE state WHEN ? THEN 'done' ELSE state END AS of_state, count(*) "
@@ -177,14 +178,14 @@ def counts_of(database: sqlite3.Connection) -> Iterable[Any]:
     )
 
 
-def one_job(database: sqlite3.Connection, key: str) -> Any:
+def one_job(database: Database, key: str) -> Any:
     """Return the `COLUMNS` of a job, its result in two columns, and its failure; None = no job."""
     columns = f"{COLUMNS}, result, result_buffers, failure"
     return database.execute(f"SELECT {columns} FROM jobs WHERE key = ?", (key,)).fetchone()
 
 
 # -- writing ---------------------------------------------------------------------------------------
-def _add(database: sqlite3.Connection, jobs: list[JobAdded]) -> None:
+def _add(database: Database, jobs: list[JobAdded]) -> None:
     functions = {job.function_id: job.function_blob for job in jobs}
     database.executemany(
         "INSERT OR IGNORE INTO functions (id, blob, buffers) VALUES (?, ?, ?)",
@@ -215,12 +216,12 @@ def _add(database: sqlite3.Connection, jobs: list[JobAdded]) -> None:
     _execute(database, _ADD, _ADDED, rows)
 
 
-def _change(database: sqlite3.Connection, changes: list[JobChanged]) -> None:
+def _change(database: Database, changes: list[JobChanged]) -> None:
     rows = [(msgpack.packb(change.options), change.key) for change in changes]
     database.executemany("UPDATE jobs SET options = ? WHERE key = ? AND state = 'pending'", rows)
 
 
-def _end(database: sqlite3.Connection, ends: list[JobEnded]) -> None:
+def _end(database: Database, ends: list[JobEnded]) -> None:
     now = time.time()
     rows = []
     for end in ends:
@@ -232,12 +233,12 @@ def _end(database: sqlite3.Connection, ends: list[JobEnded]) -> None:
     _execute(database, _END, _ENDED, rows)
 
 
-def _forget(database: sqlite3.Connection, forgotten: list[JobForgotten]) -> None:
+def _forget(database: Database, forgotten: list[JobForgotten]) -> None:
     keys = [(one.key,) for one in forgotten]
     database.executemany("DELETE FROM jobs WHERE key = ?", keys)
 
 
-RECORDERS: Final[dict[type, Callable[[sqlite3.Connection, list[Any]], None]]] = {
+RECORDERS: Final[dict[type, Callable[[Database, list[Any]], None]]] = {
     JobAdded: _add,
     JobChanged: _change,
     JobEnded: _end,
@@ -247,9 +248,7 @@ RECORDERS: Final[dict[type, Callable[[sqlite3.Connection, list[Any]], None]]] = 
 }
 
 
-def _execute(
-    database: sqlite3.Connection, statement: str, row: str, rows: list[tuple[Any, ...]]
-) -> None:
+def _execute(database: Database, statement: str, row: str, rows: list[tuple[Any, ...]]) -> None:
     """Execute a statement for all rows, many at a time; the last of those with one key counts."""
     for start in range(0, len(rows), N_ROWS):
         part = [*{one[0]: one for one in rows[start : start + N_ROWS]}.values()]
@@ -257,7 +256,7 @@ def _execute(
         database.execute(text, [value for one in part for value in one])
 
 
-def drop_oldest(database: sqlite3.Connection) -> list[str]:
+def drop_oldest(database: Database) -> list[str]:
     """Forget the oldest jobs that have ended, and the functions of none; return their keys.
 
     Results stay that jobs which have not ended read, or whose futures are in durable values.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Final
 
 import msgpack
 
 from ..protocol.wire.payload import Blob, Payload
 from .core.journal.entries import ValueKept, ValuesDropped
+from .journal_store import Database
 
 #: Databases of the first form may lack it, and earlier versions do not look at it.
 TABLE: Final = """
@@ -38,7 +38,7 @@ def joined(data: bytes, buffers: bytes | None) -> Blob:
     return Payload(data, [bytearray(buffer) for buffer in msgpack.unpackb(buffers)])
 
 
-def keep_values(database: sqlite3.Connection, kept: list[ValueKept]) -> None:
+def keep_values(database: Database, kept: list[ValueKept]) -> None:
     """Record durable values, and drop those that they replace."""
     drop_values(database, [ValuesDropped(one.replaces) for one in kept])
     database.executemany(
@@ -54,13 +54,13 @@ def keep_values(database: sqlite3.Connection, kept: list[ValueKept]) -> None:
     )
 
 
-def drop_values(database: sqlite3.Connection, dropped: list[ValuesDropped]) -> None:
+def drop_values(database: Database, dropped: list[ValuesDropped]) -> None:
     """Drop durable values."""
     numbers = [(number,) for one in dropped for number in one.numbers]
     database.executemany("DELETE FROM durable_values WHERE number = ?", numbers)
 
 
-def read_values(database: sqlite3.Connection, *, with_values: bool = True) -> list[ValueKept]:
+def read_values(database: Database, *, with_values: bool = True) -> list[ValueKept]:
     """Return all durable values in the order in which they were recorded, or only what they are."""
     columns = _COLUMNS if with_values else "number, place, keys, info, NULL, NULL"
     return [

@@ -19,6 +19,7 @@ from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
 from ...scheduler.config import SchedulerConfig
 from ...scheduler.journal import Journal
+from ...scheduler.journal_sqlite import SqliteStore
 from ...scheduler.server import SchedulerServer
 from ...worker.config import WorkerConfig
 from ...worker.server import WorkerServer
@@ -66,7 +67,7 @@ class EmbeddedCluster:
                 addresses=[f"inproc://scheduler-{uuid.uuid4().hex}"],
                 security=self._security,
                 facts=process_facts(),
-                journal=Journal(Path(self._journal)) if self._journal else None,
+                journal=Journal(SqliteStore(Path(self._journal))) if self._journal else None,
                 no_worker_timeout_s=self._no_worker_timeout_s,
             )
         )

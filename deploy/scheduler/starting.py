@@ -40,8 +40,9 @@ from ...protocol.wire.address import Address, parse_address
 from ...protocol.wire.levels import Level
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from ...scheduler.config import SchedulerConfig
-from ...scheduler.journal import FILE as JOURNAL_FILE
 from ...scheduler.journal import Journal
+from ...scheduler.journal_sqlite import FILE as JOURNAL_FILE
+from ...scheduler.journal_sqlite import SqliteStore
 from ...scheduler.server import SchedulerServer
 from ..processes.child import Lifeline
 from ..settings import check_free_port, check_own_host, host_of_interface, total_memory
@@ -384,7 +385,7 @@ class SchedulerStart:
             config.last_epoch = directory.last_epoch
             config.expected = directory.members
             config.keeper = directory
-            config.journal = Journal(directory.path / JOURNAL_FILE)
+            config.journal = Journal(SqliteStore(directory.path / JOURNAL_FILE))
 
         def on_listening(server: SchedulerServer) -> None:
             # Also for the state after a start over.

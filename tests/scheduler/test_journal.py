@@ -32,13 +32,14 @@ from weft.scheduler.core.journal.entries import (
 from weft.scheduler.journal import Journal
 from weft.scheduler.journal_files import jobs_in
 from weft.scheduler.journal_rows import FORM
+from weft.scheduler.journal_sqlite import SqliteStore
 
 
 class Opened:
     """A journal, and its reports."""
 
     def __init__(self, path: Path) -> None:
-        self.journal = Journal(path)
+        self.journal = Journal(SqliteStore(path))
         self.reports: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._number = 0
 
@@ -82,7 +83,7 @@ def job(key: str, *dependencies: str, args: object = b"args") -> JobAdded:
 def read_again(opened: Opened, path: Path) -> JournalRead:
     """Return what the next scheduler reads."""
     opened.journal.close()
-    again = Journal(path)
+    again = Journal(SqliteStore(path))
     try:
         return again.read()
     finally:
@@ -305,14 +306,14 @@ def test_durable_values_are_read_in_their_order_until_they_are_dropped(opened, p
 
 def test_a_database_of_before_durable_values_gets_their_table(opened, path):
     opened.write(job("a"))
-    opened.journal._database.execute("DROP TABLE durable_values")
+    opened.journal.store.database.execute("DROP TABLE durable_values")
     assert read_again(opened, path).values == []
     assert opened.write(ValueKept(5, ("variable", "v"), b"pickle", [], {})) == ""
 
 
 def test_a_database_that_is_full_says_so_and_goes_on_later(opened, path):
     opened.write(job("a"))
-    database = opened.journal._database
+    database = opened.journal.store.database
     (n_pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {n_pages}")
     error = opened.write(job("b", args=b"x" * 100_000))
@@ -359,11 +360,10 @@ def raise_(error: Exception) -> None:
     raise error
 
 
-def test_a_locked_database_is_an_error(opened, path, monkeypatch):
-    monkeypatch.setattr(module, "_BUSY_S", 0.05)
+def test_a_locked_database_is_an_error(opened, path):
     opened.write(job("a"))
     other = sqlite3.connect(path, isolation_level=None)
-    opened.journal._database.execute("PRAGMA busy_timeout = 50")
+    opened.journal.store.database.execute("PRAGMA busy_timeout = 50")
     other.execute("BEGIN IMMEDIATE")
     assert "locked" in opened.write(job("b"))
     other.execute("ROLLBACK")
@@ -373,7 +373,7 @@ def test_a_locked_database_is_an_error(opened, path, monkeypatch):
 
 def test_batches_that_wait_for_a_locked_database_are_tried_together_once(opened, path):
     opened.write(job("a"))
-    database = opened.journal._database
+    database = opened.journal.store.database
     database.execute("PRAGMA busy_timeout = 50")
     begun = []
     other = sqlite3.connect(path, isolation_level=None)
@@ -398,13 +398,13 @@ def test_batches_that_wait_for_a_locked_database_are_tried_together_once(opened,
 def test_a_damaged_journal_ends_the_start_with_what_to_do(path, content):
     path.mkdir() if content is None else path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"cannot be used: .* restore a backup, or move it away"):
-        Journal(path)
+        Journal(SqliteStore(path))
 
 
 def test_a_damaged_row_is_said_to_be_damage_when_it_is_read(opened, path):
     opened.write(job("a"), job("b"))
     opened.write(JobEnded("b", "failed", ["exception", "b", "x"]))
-    opened.journal._database.execute("UPDATE jobs SET options = 'no map'")
+    opened.journal.store.database.execute("UPDATE jobs SET options = 'no map'")
     assert "cannot be read" in opened.again("b").problem
     with pytest.raises(ConfigError, match="cannot be used"):
         read_again(opened, path)
@@ -441,7 +441,7 @@ def test_a_journal_that_cannot_be_brought_up_to_date_is_left_as_it_is(opened, pa
         alter = f"{journal_rows._NEXT_FORM[1]}; no statement"
         patch.setitem(journal_rows._NEXT_FORM, 1, alter)
         with pytest.raises(ConfigError, match="cannot be used"):
-            Journal(path)
+            Journal(SqliteStore(path))
     assert [one["key"] for one in jobs_in(path, 10)] == ["a"]
     again = Opened(path)
     assert again.journal.read().jobs == [job("a")]
@@ -465,10 +465,10 @@ def test_jobs_are_listed_by_their_users(opened, monkeypatch):
 
 def test_a_journal_of_a_later_version_is_refused(opened, path):
     opened.write(job("a"))
-    opened.journal._database.execute(f"PRAGMA user_version = {FORM + 1}")
+    opened.journal.store.database.execute(f"PRAGMA user_version = {FORM + 1}")
     opened.journal.close()
     with pytest.raises(ConfigError, match="was written by a later one"):
-        Journal(path)
+        Journal(SqliteStore(path))
 
 
 def test_a_job_that_is_to_run_again_is_read_with_the_failed_ones_before_it(opened):

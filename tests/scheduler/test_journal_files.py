@@ -12,6 +12,7 @@ from weft.protocol.errors import ConfigError
 from weft.scheduler.core.journal.entries import JobForgotten
 from weft.scheduler.journal import Journal
 from weft.scheduler.journal_files import backup, compact, file_in, restore
+from weft.scheduler.journal_sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def opened(path):
 
 
 def keys_in(path):
-    journal = Journal(path)
+    journal = Journal(SqliteStore(path))
     try:
         return [one.key for one in journal.read().jobs]
     finally:

@@ -46,6 +46,7 @@ from weft.scheduler.core.upkeep import turns
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 from weft.scheduler.core.upkeep.turns import FULL_COST, SLICE_COST, cost_of
 from weft.scheduler.journal import Journal
+from weft.scheduler.journal_sqlite import SqliteStore
 from weft.scheduler.measuring import RECENT_S, Meter
 from weft.scheduler.server import SchedulerServer
 
@@ -376,7 +377,9 @@ async def test_a_bug_in_the_shell_ends_the_scheduler(tmp_path, caplog):
 async def test_a_bug_in_the_thread_of_the_journal_ends_the_scheduler(tmp_path, caplog):
     """Those that wait until something is recorded would wait forever."""
     config = SchedulerConfig(
-        [f"unix://{tmp_path}/s"], SECURITY, journal=Journal(tmp_path / "journal.sqlite")
+        [f"unix://{tmp_path}/s"],
+        SECURITY,
+        journal=Journal(SqliteStore(tmp_path / "journal.sqlite")),
     )
     server = SchedulerServer(config)
     await server.start()
