@@ -11,6 +11,7 @@ from ...protocol.errors import (
     InternalError,
     NotAdmitted,
     NotPermitted,
+    TakenOver,
     WeftError,
     WrongCluster,
     WrongRole,
@@ -93,6 +94,8 @@ def exit_code_of(error: WeftError) -> int:
         return EXIT_USAGE
     if isinstance(error, InternalError):
         return EXIT_CRASHED
+    if isinstance(error, TakenOver):
+        return EXIT_TAKEN_OVER
     if isinstance(error, REFUSALS):
         return EXIT_REFUSED
     if isinstance(error, (CommError, HandshakeError)):

@@ -20,7 +20,7 @@ from weft.deploy.cli.exits import (
     exit_codes_of,
 )
 from weft.deploy.cli.retire import describe_end
-from weft.protocol.errors import NotPermitted
+from weft.protocol.errors import NotPermitted, TakenOver
 from weft.protocol.host.exits import EXIT_TAKEN_OVER
 from weft.worker.family import exits as worker_exits
 
@@ -48,6 +48,10 @@ def test_the_help_of_each_command_has_examples_that_are_accepted(name):
             weft.commands[name].make_context(name, words[2:])
         except click.exceptions.Exit:  # --help
             continue
+
+
+def test_a_scheduler_that_was_taken_over_is_not_started_again():
+    assert exits.exit_code_of(TakenOver("another one runs")) == EXIT_TAKEN_OVER
 
 
 @pytest.mark.parametrize("name", COMMANDS)
