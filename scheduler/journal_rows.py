@@ -5,8 +5,6 @@ The statements about jobs stand here, those about durable values in `journal_val
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -61,21 +59,25 @@ CREATE TABLE jobs (
 _NEXT_FORM: Final = {1: "ALTER TABLE jobs ADD COLUMN user_name TEXT NOT NULL DEFAULT ''"}
 _ADDED: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
 #: A job that is submitted again is a new one, behind those that it may read.
+_REPLACE: Final = "DELETE FROM jobs WHERE key IN ({rows})"
 _ADD: Final = """
-INSERT OR REPLACE INTO jobs (key, name, function, args, args_buffers, dependencies, options,
-                             spec_hash, client, user_name, state, submitted)
+INSERT INTO jobs (key, name, function, args, args_buffers, dependencies, options, spec_hash,
+                  client, user_name, state, submitted)
 VALUES {rows}
 """
 #: An end whose beginning could not be recorded must not change an earlier job of its key.
 _ENDED: Final = "(?, ?, ?, ?, ?, ?, ?)"
 _END: Final = """
 WITH ends (key, state, ended, nbytes, result, result_buffers, failure) AS (VALUES {rows})
-UPDATE jobs SET state = ends.state, ended = ends.ended, nbytes = ends.nbytes, result = ends.result,
-    result_buffers = ends.result_buffers, failure = ends.failure
+UPDATE jobs SET state = ends.state, ended = ends.ended, nbytes = ends.nbytes,
+    result = CAST(ends.result AS BLOB), result_buffers = CAST(ends.result_buffers AS BLOB),
+    failure = CAST(ends.failure AS BLOB)
 FROM ends WHERE jobs.key = ends.key AND jobs.state IN ('pending', 'made')
 """
 #: Rows of one statement, during which the thread does not hold the interpreter.
 N_ROWS: Final = 100
+#: And their bytes, beside those of one row: a database takes no statement of any size.
+_NBYTES: Final = 16 << 20
 
 #: What `_submitted` reads.
 _SUBMITTED: Final = """
@@ -85,31 +87,13 @@ FROM jobs JOIN functions ON functions.id = jobs.function
 """
 
 
-@contextlib.contextmanager
-def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Commit what is done within, or nothing of it."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        database.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            database.execute("ROLLBACK")
-        raise
+def steps_from(form: int) -> list[str]:
+    """Return the statements that make the tables of a new database, whose form is 0.
 
-
-def make_tables(database: sqlite3.Connection, form: int) -> None:
-    """Make the tables of a new database, whose form is 0; bring one of an earlier form up to date.
-
-    That is done as a whole or not at all.
+    Or those that bring one of an earlier form up to date.
     """
-    if form < FORM:
-        steps = [_NEXT_FORM[n] for n in range(form, FORM)] if form else _TABLES.split(";")
-        with transaction(database):
-            for statement in filter(str.strip, steps):
-                database.execute(statement)
-            database.execute(f"PRAGMA user_version = {FORM}")
-    database.execute(TABLE)
+    steps = [_NEXT_FORM[n] for n in range(form, FORM)] if form else f"{_TABLES}{TABLE}".split(";")
+    return [*filter(str.strip, steps)]
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -188,7 +172,7 @@ def one_job(database: Database, key: str) -> Any:
 def _add(database: Database, jobs: list[JobAdded]) -> None:
     functions = {job.function_id: job.function_blob for job in jobs}
     database.executemany(
-        "INSERT OR IGNORE INTO functions (id, blob, buffers) VALUES (?, ?, ?)",
+        "INSERT INTO functions (id, blob, buffers) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         [(function_id, *parts(blob)) for function_id, blob in functions.items()],
     )
     now = time.time()
@@ -213,6 +197,7 @@ def _add(database: Database, jobs: list[JobAdded]) -> None:
                 now,
             )
         )
+    _execute(database, _REPLACE, "?", [(job.key,) for job in jobs])
     _execute(database, _ADD, _ADDED, rows)
 
 
@@ -250,10 +235,16 @@ RECORDERS: Final[dict[type, Callable[[Database, list[Any]], None]]] = {
 
 def _execute(database: Database, statement: str, row: str, rows: list[tuple[Any, ...]]) -> None:
     """Execute a statement for all rows, many at a time; the last of those with one key counts."""
-    for start in range(0, len(rows), N_ROWS):
-        part = [*{one[0]: one for one in rows[start : start + N_ROWS]}.values()]
+    start = 0
+    while start < len(rows):
+        end, nbytes = start, 0
+        while end < len(rows) and end - start < N_ROWS and nbytes < _NBYTES:
+            nbytes += sum([len(value) for value in rows[end] if type(value) is bytes])
+            end += 1
+        part = [*{one[0]: one for one in rows[start:end]}.values()]
         text = statement.format(rows=", ".join([row] * len(part)))
         database.execute(text, [value for one in part for value in one])
+        start = end
 
 
 def drop_oldest(database: Database) -> list[str]:

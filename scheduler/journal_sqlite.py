@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from ..protocol.errors import ConfigError
-from .journal_rows import FORM, make_tables, transaction
+from .journal_rows import FORM, steps_from
 from .journal_store import Database, RowError, StorageError, T
+from .journal_values import TABLE
 
 FILE: Final = "journal.sqlite"
 _BUSY_S: Final = 5.0
@@ -62,7 +63,7 @@ class SqliteStore:
         """Commit what `work` does, or nothing of it. Raises StorageError."""
         with _translated():
             database = self._open()
-            with transaction(database):
+            with _transaction(database):
                 return work(database)
 
     def read(self, work: Callable[[Database], T]) -> T:
@@ -109,7 +110,12 @@ class SqliteStore:
                     f"{FORM}: it was written by a later one; start that one, or give another "
                     "--journal"
                 )
-            make_tables(database, form)
+            if form < FORM:
+                with _transaction(database):  # as a whole or not at all
+                    for statement in steps_from(form):
+                        database.execute(statement)
+                    database.execute(f"PRAGMA user_version = {FORM}")
+            database.execute(TABLE)
         except (sqlite3.Error, OSError) as error:
             if database is not None:
                 database.close()
@@ -133,3 +139,16 @@ def _translated() -> Iterator[None]:
         raise RowError(str(error) or type(error).__name__) from None
     except (sqlite3.Error, OSError, ConfigError) as error:
         raise StorageError(str(error) or type(error).__name__) from None
+
+
+@contextlib.contextmanager
+def _transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """Commit what is done within, or nothing of it."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise

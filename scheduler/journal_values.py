@@ -40,9 +40,9 @@ def joined(data: bytes, buffers: bytes | None) -> Blob:
 
 def keep_values(database: Database, kept: list[ValueKept]) -> None:
     """Record durable values, and drop those that they replace."""
-    drop_values(database, [ValuesDropped(one.replaces) for one in kept])
+    drop_values(database, [ValuesDropped([*one.replaces, one.number]) for one in kept])
     database.executemany(
-        f"INSERT OR REPLACE INTO durable_values ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO durable_values ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
         [
             (
                 one.number,
