@@ -16,7 +16,11 @@ from weft.protocol import coders_file
 from weft.protocol.host.checkout import commit_of
 
 #: Packages that only an extra installs, and the modules that may need them.
-EXTRAS = {"joblib": "weft.joblib", "rich": "weft.deploy.top."}
+EXTRAS = {
+    "joblib": "weft.joblib",
+    "psycopg": "weft.scheduler.journal_postgresql",
+    "rich": "weft.deploy.top.",
+}
 
 
 def square(x: int) -> int:

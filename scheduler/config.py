@@ -83,3 +83,7 @@ class SchedulerConfig:
     expected: Members = field(default_factory=Members)
     keeper: Keeper | None = None
     journal: Journal | None = None
+
+    def epoch_before(self) -> int:
+        """Return the last epoch that is on record, here or in a journal that others use as well."""
+        return max(self.last_epoch, 0 if self.journal is None else self.journal.store.last_epoch)

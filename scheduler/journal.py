@@ -18,6 +18,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Final
 
+from ..protocol.errors import TakenOver
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Answer, Ask, AskFailed
 from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
@@ -43,7 +44,7 @@ from .journal_rows import (
     recorded_job,
     result_of,
 )
-from .journal_store import Database, RowError, StorageError, Store
+from .journal_store import Database, JournalStore, RowError, StorageError
 from .journal_values import joined, read_values
 
 #: The oldest are looked for after so many transactions, or bytes of results.
@@ -58,7 +59,7 @@ _DAMAGED: Final = (StorageError, ValueError, TypeError)
 class Journal:
     """The journal of one scheduler. Its reports are called in the journal's thread."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: JournalStore) -> None:
         self.store = store
         self._work: queue.SimpleQueue[Callable[[], None] | _Write | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -69,6 +70,8 @@ class Journal:
         self._dropped: list[str] = []
         #: called in the journal's thread with the bug of weft that has ended it
         self.on_bug: Callable[[Exception], None] = _reraise
+        #: called in the journal's thread when a later scheduler uses the database
+        self.on_taken_over: Callable[[TakenOver], None] = _reraise
 
     # -- from the loop ----------------------------------------------------------------------------
     def write(self, action: WriteJournal, report: Callable[[JournalWritten], None]) -> None:
@@ -79,17 +82,20 @@ class Journal:
         """Answer a question about jobs by `send`, in the journal's thread."""
         self._put(lambda: send(self._answer(question)))
 
-    def read(self) -> JournalRead:
+    def read(self, epoch: int = 0) -> JournalRead:
         """Return what a scheduler begins with; all that was to be recorded is recorded before.
+
+        From now on no scheduler of an earlier epoch records anything. 0 = an epoch above the last.
 
         Raises:
             ConfigError: the database is damaged.
+            TakenOver: a later scheduler uses the database.
         """
         done: queue.SimpleQueue[JournalRead | Exception] = queue.SimpleQueue()
 
         def work() -> None:
             try:
-                done.put(self._read())
+                done.put(self._read(epoch))
             except Exception as error:
                 done.put(error)
 
@@ -107,6 +113,7 @@ class Journal:
 
     def close(self) -> None:
         """Record what is waiting, and close the database. It may take as long as the disk does."""
+        self.store.hurry()
         if self._thread is not None:
             self._work.put(None)
             self._thread.join()
@@ -149,7 +156,11 @@ class Journal:
 
         A database that is locked, full or read-only is so for each, and would be waited for again.
         """
-        error = self._record([entry for write in writes for entry in write.action.entries])
+        try:
+            error = self._record([entry for write in writes for entry in write.action.entries])
+        except TakenOver as taken:
+            self.on_taken_over(taken)  # and nothing is acknowledged any more
+            return
         if isinstance(error, RowError) and len(writes) > 1:
             for write in writes:
                 self._write([write])
@@ -174,12 +185,15 @@ class Journal:
         self._nbytes += sum(one.result_nbytes for one in entries if isinstance(one, JobEnded))
         if self._n_commits >= _COMMITS_BETWEEN or self._nbytes >= _NBYTES_BETWEEN:
             self._n_commits = self._nbytes = 0
-            with contextlib.suppress(StorageError):  # or the next time
+            with contextlib.suppress(StorageError, TakenOver):  # or the next time
                 self._dropped = self.store.write(drop_oldest)
         return None
 
-    def _read(self) -> JournalRead:
-        return self.store.read(_begin_with) if self.store.is_there else JournalRead()
+    def _read(self, epoch: int) -> JournalRead:
+        if not self.store.is_there:
+            return JournalRead()
+        self.store.claim(epoch)
+        return self.store.read(_begin_with)
 
     def _read_again(self, asked: ReadJobs) -> JobsRead:
         try:

@@ -23,7 +23,7 @@ class RowError(StorageError):
     """The database does not take these rows. It may take others."""
 
 
-class Rows(Protocol):
+class FoundRows(Protocol):
     """The rows that a statement has found."""
 
     def fetchone(self) -> Any:
@@ -36,14 +36,14 @@ class Rows(Protocol):
 class Database(Protocol):
     """An open database. A `?` in a statement stands for a value."""
 
-    def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Rows:
+    def execute(self, statement: str, values: Sequence[Any] = ..., /) -> FoundRows:
         """Execute a statement, and return what it has found."""
 
     def executemany(self, statement: str, rows: Sequence[Sequence[Any]], /) -> object:
         """Execute a statement once for the values of each row."""
 
 
-class Store(Protocol):
+class JournalStore(Protocol):
     """Where a journal is. All but the construction is called in the journal's thread.
 
     Attributes:

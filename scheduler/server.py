@@ -22,6 +22,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -83,7 +84,7 @@ class SchedulerServer:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._config = config
-        self.state = self._new_state(next_epoch(time.time_ns(), config.last_epoch))
+        self.state = self._new_state(next_epoch(time.time_ns(), config.epoch_before()))
         self._listeners: list[Listener] = []
         self._unfinished = UnfinishedFrames(config.max_unfinished_nbytes)
         self._connections: dict[int, Connection] = {}
@@ -167,6 +168,7 @@ class SchedulerServer:
                 self._listeners.append(listener)
         except BaseException:
             await self._close_listeners()
+            await self._close_journal()
             raise
         self._meter.start()
         if self._config.idle_timeout_s:
@@ -223,9 +225,11 @@ class SchedulerServer:
     # -- the journal -----------------------------------------------------------------------------
     def _read_journal(self) -> None:
         """Begin with the jobs that earlier schedulers have recorded; nothing else has come yet."""
-        if self._config.journal is not None:
-            self._config.journal.on_bug = self._on_journal_bug
-            read = self._config.journal.read()
+        journal = self._config.journal
+        if journal is not None:
+            journal.on_bug = lambda bug: self._in_loop(self._crash, bug, "the journal's work")
+            journal.on_taken_over = lambda error: self._in_loop(self._end_taken_over, error)
+            read = journal.read(self.state.epoch)
             self._handle(SchedulerTick(journal=[read]), time.monotonic())
 
     def _in_loop(self, call: Callable[..., None], *args: Any) -> None:
@@ -238,8 +242,10 @@ class SchedulerServer:
             self._handle(SchedulerTick(journal=[report]), time.monotonic())
             self._schedule_flush()
 
-    def _on_journal_bug(self, bug: Exception) -> None:
-        self._in_loop(self._crash, bug, "the work of the journal's thread")
+    def _end_taken_over(self, error: TakenOver) -> None:
+        if not self._taken_over:
+            _log.error("the scheduler ends: %s", error)
+        self._give_way()
 
     async def _close_journal(self) -> None:
         if self._config.journal is not None:
@@ -410,7 +416,11 @@ class SchedulerServer:
         if self._config.keeper is not None:
             self._config.keeper.keep_epoch(epoch)
         self.state = self._new_state(epoch)
-        self._read_journal()
+        try:
+            self._read_journal()
+        except TakenOver as error:
+            self._end_taken_over(error)
+            return
         self._drop_connections()
         self._clear_alarm()
         self._set_alarm()
@@ -515,22 +525,16 @@ class SchedulerServer:
                 self._config.keeper.keep_members(action.members)
         elif type(action) is WriteJournal:
             assert self._config.journal is not None
-            state = self.state
-            self._config.journal.write(
-                action, lambda report: self._in_loop(self._on_journal, state, report)
-            )
+            report = partial(self._in_loop, self._on_journal, self.state)
+            self._config.journal.write(action, report)
         elif type(action) is ReadJobs:
             assert self._config.journal is not None
-            state = self.state
-            self._config.journal.read_again(
-                action, lambda report: self._in_loop(self._on_journal, state, report)
-            )
+            report = partial(self._in_loop, self._on_journal, self.state)
+            self._config.journal.read_again(action, report)
         elif type(action) is AskJournal:
             assert self._config.journal is not None
-            peer, question = action.peer, action.question
-            self._config.journal.answer(
-                question, lambda answer: self._in_loop(self._answer, peer, answer)
-            )
+            send = partial(self._in_loop, self._answer, action.peer)
+            self._config.journal.answer(action.question, send)
         elif type(action) is AskShell:
             peer = action.peer
             answer_of_process(action.question, lambda message: self._answer(peer, message))

@@ -26,6 +26,7 @@ import hypothesis
 import pytest
 
 from tests import leaks
+from tests.postgresql import postgresql  # noqa: F401 - a fixture
 from tests.thorough import why_thorough
 from weft.protocol.settings import sources
 

@@ -11,6 +11,7 @@ Not counted as left behind:
   for the whole process;
 - libuv's pipe for signals, which it opens with the first loop of the process: that loop is made
   when this module is imported;
+- a server that serves all tests of the process (`SERVERS`), and its own processes;
 - multiprocessing's resource tracker and fork server, their pipes included: the standard library
   keeps them until the process ends, whoever started them.
 """
@@ -38,6 +39,9 @@ T = TypeVar("T")
 #: Seconds that threads, processes and tasks have to end after the test has.
 GRACE_S = 5.0
 POLL_S = 0.005
+
+#: Process ids of servers that are ended after the last test.
+SERVERS: set[int] = set()
 
 #: /dev/fd lists this process's open files on Linux and macOS alike.
 _OPEN_FILES = "/dev/fd"
@@ -149,14 +153,16 @@ def _is_process_wide(target: str) -> bool:
 
 def _children() -> frozenset[psutil.Process]:
     tracker = getattr(resource_tracker._resource_tracker, "_pid", None)
-    if not _may_have_children_but(tracker):
+    if not _may_have_children_but({tracker, *SERVERS}):
         return frozenset()
-    process_wide = {tracker, getattr(forkserver._forkserver, "_forkserver_pid", None)}
+    process_wide = {tracker, getattr(forkserver._forkserver, "_forkserver_pid", None), *SERVERS}
+    for pid in SERVERS:
+        process_wide |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
     family = psutil.Process().children(recursive=True)
     return frozenset(child for child in family if child.pid not in process_wide)
 
 
-def _may_have_children_but(known: int | None) -> bool:
+def _may_have_children_but(known: set[int | None]) -> bool:
     """Ask the kernel, where it can tell: psutil reads the state of every process of the machine.
 
     False is certain. A thread that ends meanwhile hands its children to another, which may have
@@ -164,7 +170,7 @@ def _may_have_children_but(known: int | None) -> bool:
     """
     try:
         return any(
-            int(pid) != known
+            int(pid) not in known
             for thread in os.listdir("/proc/self/task")
             for pid in Path("/proc/self/task", thread, "children").read_bytes().split()
         )

@@ -37,7 +37,7 @@ from ...protocol.errors import NoAnswer, NotPermitted
 from ...protocol.host import event_loop
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.stderr_logging import mark_warnings
-from ...protocol.settings.kinds import Resources
+from ...protocol.settings.kinds import JournalPlace, Resources
 from ...protocol.settings.scheduler import NO_WORKER_TIMEOUT
 from ...protocol.settings.sources import read_settings
 from ...protocol.trust.security import Security
@@ -99,8 +99,8 @@ class LocalCluster(Cluster[Mode]):
         preload: modules, or paths of .py files, that each worker imports before its tasks; a
             function `weft_setup(worker)` in them is called then.
         env: environment variables of the worker processes, `{name: value}`.
-        journal: a file that records detached jobs, which the next cluster with it goes on with;
-            None = such jobs are refused. See docs/jobs.md.
+        journal: a file, or a URL `postgresql://user@host/database`, that records detached jobs,
+            with which the next cluster goes on; None = such jobs are refused. See docs/jobs.md.
         security: a token of your own; None or True = a new one, in memory only.
         others: there are no others, except options of dask with their default.
 
@@ -183,6 +183,9 @@ class LocalCluster(Cluster[Mode]):
             memory_fractions(self._settings)
             self._no_worker_timeout_s = self._settings[NO_WORKER_TIMEOUT] or 0.0
             self.resources = Resources().read(resources, "resources")
+            self._journal = ""
+            if journal is not None:
+                self._journal = JournalPlace().read(os.fspath(journal), "journal")
             self._protocol = arguments.choose_protocol(protocol, processes, host)
             self._dashboard = arguments.parse_dashboard_address(dashboard_address, processes)
             self._log_level = arguments.choose_log_level(silence_logs)
@@ -192,7 +195,6 @@ class LocalCluster(Cluster[Mode]):
         self.n_workers, self.threads_per_worker = counts.n_workers, counts.nthreads
         self._host = host or "127.0.0.1"
         self._local_directory = local_directory
-        self._journal = "" if journal is None else os.path.abspath(journal)
         #: The folder in it, while the cluster runs; "" if none was asked for.
         self._files = ""
         #: Of this process, if the cluster lives in it.

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +18,7 @@ from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
 from ...scheduler.config import SchedulerConfig
 from ...scheduler.journal import Journal
-from ...scheduler.journal_sqlite import SqliteStore
+from ...scheduler.journal_places import store_at
 from ...scheduler.server import SchedulerServer
 from ...worker.config import WorkerConfig
 from ...worker.server import WorkerServer
@@ -67,7 +66,7 @@ class EmbeddedCluster:
                 addresses=[f"inproc://scheduler-{uuid.uuid4().hex}"],
                 security=self._security,
                 facts=process_facts(),
-                journal=Journal(SqliteStore(Path(self._journal))) if self._journal else None,
+                journal=Journal(store_at(self._journal)) if self._journal else None,
                 no_worker_timeout_s=self._no_worker_timeout_s,
             )
         )

@@ -32,7 +32,7 @@ from ...protocol.wire.levels import Level
 from ...scheduler.config import SchedulerConfig
 from ...scheduler.core.insight.info import describe_unfinished
 from ...scheduler.journal import Journal
-from ...scheduler.journal_sqlite import SqliteStore
+from ...scheduler.journal_places import store_at
 from ...scheduler.server import SchedulerServer, run
 from ..http.browser_access import UsedLinks
 from ..processes.child import RESTART_S, KeptServer, Parent
@@ -238,9 +238,7 @@ def run_embedded(parent: Parent) -> int:
                     addresses=[plain["address"]],
                     security=Security.from_plain(plain["security"]),
                     facts=process_facts() | {"name": plain.get("name", "")},
-                    journal=Journal(SqliteStore(Path(file)))
-                    if (file := plain.get("journal"))
-                    else None,
+                    journal=Journal(store_at(place)) if (place := plain.get("journal")) else None,
                     **plain["options"],
                 ),
                 dashboard_host=plain["dashboard_host"],

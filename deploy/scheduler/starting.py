@@ -41,8 +41,8 @@ from ...protocol.wire.levels import Level
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from ...scheduler.config import SchedulerConfig
 from ...scheduler.journal import Journal
+from ...scheduler.journal_places import store_at
 from ...scheduler.journal_sqlite import FILE as JOURNAL_FILE
-from ...scheduler.journal_sqlite import SqliteStore
 from ...scheduler.server import SchedulerServer
 from ..processes.child import Lifeline
 from ..settings import check_free_port, check_own_host, host_of_interface, total_memory
@@ -84,6 +84,7 @@ class SchedulerOptions:
         pages: host and port of the pages, "" and 0 = none.
         page_names: of the pages, beside those that this machine knows.
         takes_any_page_port: take any free port for the pages if theirs is taken.
+        journal: path or URL; None = the file in the state directory.
         server: fields of `SchedulerConfig`.
         files: with the cluster's id, certificate and key; what is not given is made.
     """
@@ -110,6 +111,7 @@ class SchedulerOptions:
         self.token_file = given[common.TOKEN_FILE]
         self.name = given[table.NAME]
         self.state_directory = given[table.STATE_DIR]
+        self.journal = given[table.JOURNAL]
         self.server: dict[str, Any] = {
             "client_lease_s": given[table.CLIENT_LEASE],
             "heartbeat_s": given[table.LIVENESS_TIMEOUT] / MISSED_HEARTBEATS,
@@ -385,7 +387,9 @@ class SchedulerStart:
             config.last_epoch = directory.last_epoch
             config.expected = directory.members
             config.keeper = directory
-            config.journal = Journal(SqliteStore(directory.path / JOURNAL_FILE))
+        place = options.journal or ("" if directory is None else str(directory.path / JOURNAL_FILE))
+        if place:
+            config.journal = Journal(store_at(place))
 
         def on_listening(server: SchedulerServer) -> None:
             # Also for the state after a start over.

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from ..database_urls import check_url, is_url, shown
 from ..durations import seconds_of
 from ..errors import ConfigError
 
@@ -488,3 +490,19 @@ class PathTo(Kind[Any]):
             raise ConfigError("the path is empty", where)
         path = Path(value)
         return path.expanduser() if str(value).startswith("~") else path
+
+
+class JournalPlace(Kind[Any]):
+    """The path of a file, or the URL of a database, which is shown without its password."""
+
+    metavar = "FILE|URL"
+    words = "path of a file, or postgresql://USER@HOST/DATABASE"
+
+    def read(self, value: object, where: str) -> str:
+        if isinstance(value, str) and is_url(value):
+            check_url(value, where)
+            return value
+        return os.path.abspath(PathTo().read(value, where))
+
+    def show(self, value: str | None) -> str:
+        return shown(value or "")

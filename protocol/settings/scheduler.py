@@ -9,6 +9,7 @@ from .kinds import (
     Flag,
     HostNames,
     HostPort,
+    JournalPlace,
     LimitsOfUsers,
     MemoryLimit,
     OneOf,
@@ -199,6 +200,15 @@ STATE_DIR: Final[Setting[Path | None]] = Setting(
     "Folder for what the next scheduler of this cluster needs: its secrets, port, last epoch and "
     "members. Default: NAME or PORT in $XDG_STATE_HOME/weft or ~/.local/state/weft; a temporary "
     "one with --port 0 and no --name.",
+)
+JOURNAL: Final[Setting[str | None]] = Setting(
+    "scheduler.journal",
+    JournalPlace(),
+    None,
+    "Where detached jobs are recorded: a file, or postgresql://USER@HOST/DATABASE (weft[postgres]) "
+    "for schedulers on several machines, of which the one that is started last takes over. "
+    "?schema=NAME is for a second cluster in the same database. A password belongs into PGPASSWORD "
+    "or ~/.pgpass. Default: journal.sqlite in the state directory.",
 )
 PID_FILE: Final[Setting[Path | None]] = Setting(
     "scheduler.pid-file",
