@@ -1,12 +1,14 @@
 """What runs jobs: two workers of one thread each, with what each system calls a job.
 
 An adapter adds nothing of its own: each verb is the call that the system's documentation recommends
-for it. All verbs run `n` jobs to their ends, and return the sum of their results.
+for it. All verbs run `n` jobs to their ends, and return the sum of their results. The journal is a
+new file, or where $BENCHMARK_JOURNAL says: postgresql://USER@HOST/DATABASE.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -63,7 +65,7 @@ class Weft(_ClientSystem):
             N_WORKERS,
             1,
             resources={"unit": 1},
-            journal=Path(self._folder.name) / "jobs.sqlite",
+            journal=os.environ.get("BENCHMARK_JOURNAL") or Path(self._folder.name) / "jobs.sqlite",
         )
         self._client = weft.Client(self._cluster)
         self._client.wait_for_workers(N_WORKERS)
