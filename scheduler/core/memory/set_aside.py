@@ -83,7 +83,7 @@ def take_up(state: SchedulerState) -> None:
                 continue  # scattered data needs no thread
             tasks = aside.by_class[task_class]
             for task in list(islice(tasks, n_left)):
-                enqueue(state, task)
+                _queue_again(state, task)
                 n_left -= 1
             if tasks:  # it is the turn of the others
                 aside.by_class[task_class] = aside.by_class.pop(task_class)
@@ -117,8 +117,14 @@ def _take_up_at_full(state: SchedulerState, task_class: TaskClass) -> None:
         if n_left <= 0:
             return
         if _where_it_adds_nothing(state, task, members) is not None:
-            enqueue(state, task)
+            _queue_again(state, task)
             n_left -= 1
+
+
+def _queue_again(state: SchedulerState, task: SchedulerTask) -> None:
+    enqueue(state, task)
+    if task.state == NO_WORKER:  # another feature holds it back from now on
+        discard(state, task)
 
 
 def _full_members(state: SchedulerState, task_class: TaskClass) -> list[WorkerHandle]:
