@@ -33,6 +33,7 @@ from .insight import (
     dumping,
     explaining,
     inspecting,
+    job_queues,
     jobs,
     reproducing,
     task_stream,
@@ -271,6 +272,9 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     cancel_job = jobs.cancel_job
     retry_job = jobs.retry_job
     forget_job = jobs.forget_job
+    pause_queue = job_queues.pause_queue
+    resume_queue = job_queues.resume_queue
+    paused_queues = job_queues.paused_queues
     jobs = jobs.jobs
     wait_recorded = detaching.wait_recorded
     reproduce = reproducing.reproduce

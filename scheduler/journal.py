@@ -41,6 +41,7 @@ from .journal_rows import (
     jobs_listed,
     one_job,
     open_jobs,
+    paused_queues,
     recorded_job,
     result_of,
 )
@@ -284,6 +285,7 @@ def _begin_with(database: Database) -> JournalRead:
         if state == MADE:
             read.made[job.key] = None
     read.done = done_keys(database)
+    read.paused = paused_queues(database)
     read.values = read_values(database)
     needed = {key: None for job in read.jobs for key in job.dependencies if key in read.done}
     needed |= {key: None for one in read.values for key in one.keys if key in read.done}

@@ -23,9 +23,11 @@ COLUMNS_1: Final = COLUMNS.replace("user_name", "'' AS user_name")
 
 def described(row: Any) -> dict[str, Any]:
     """Return a job as questions are answered; `row` has the `COLUMNS`."""
-    number, key, name, client, user, state, submitted, ended, nbytes, options = row
+    number, key, name, client, user, state, submitted, ended, nbytes, packed = row
+    options = msgpack.unpackb(packed)
     return {
         **(_recurring(options) if state == PENDING else {}),
+        "queue": options.get("job_queue", ""),
         "number": number,
         "key": key,
         "name": name,
@@ -39,9 +41,9 @@ def described(row: Any) -> dict[str, Any]:
     }
 
 
-def _recurring(options: bytes) -> dict[str, Any]:
+def _recurring(options: dict[str, Any]) -> dict[str, Any]:
     """Return the times of a job that has not ended, if it is recurring."""
-    cron = msgpack.unpackb(options).get("cron")
+    cron = options.get("cron")
     if not cron:
         return {}
     try:

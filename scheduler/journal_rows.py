@@ -17,6 +17,7 @@ from .core.journal.entries import (
     JobChanged,
     JobEnded,
     JobForgotten,
+    QueueChanged,
     ValueKept,
     ValuesDropped,
 )
@@ -57,6 +58,9 @@ CREATE TABLE jobs (
 """
 #: {form of a database: what makes the next form of it}
 _NEXT_FORM: Final = {1: "ALTER TABLE jobs ADD COLUMN user_name TEXT NOT NULL DEFAULT ''"}
+_PAUSED: Final = """
+CREATE TABLE IF NOT EXISTS paused_queues (name TEXT PRIMARY KEY) WITHOUT ROWID
+"""
 _ADDED: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
 #: A job that is submitted again is a new one, behind those that it may read.
 _REPLACE: Final = "DELETE FROM jobs WHERE key IN ({rows})"
@@ -92,8 +96,9 @@ def steps_from(form: int) -> list[str]:
 
     Or those that bring one of an earlier form up to date.
     """
-    steps = [_NEXT_FORM[n] for n in range(form, FORM)] if form else f"{_TABLES}{TABLE}".split(";")
-    return [*filter(str.strip, steps)]
+    later = f"{_PAUSED};{TABLE}"
+    steps = ";".join(_NEXT_FORM[n] for n in range(form, FORM)) if form else _TABLES
+    return [*filter(str.strip, f"{steps};{later}".split(";"))]
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -138,6 +143,11 @@ def done_keys(database: Database) -> dict[str, None]:
     """Return the keys of the jobs whose results are recorded."""
     found = database.execute("SELECT key FROM jobs WHERE state = 'done' AND result IS NOT NULL")
     return dict.fromkeys(key for (key,) in found)
+
+
+def paused_queues(database: Database) -> list[str]:
+    """Return the names of the queues of jobs that are paused."""
+    return [name for (name,) in database.execute("SELECT name FROM paused_queues ORDER BY name")]
 
 
 def jobs_listed(
@@ -223,11 +233,21 @@ def _forget(database: Database, forgotten: list[JobForgotten]) -> None:
     database.executemany("DELETE FROM jobs WHERE key = ?", keys)
 
 
+def _change_queues(database: Database, changes: list[QueueChanged]) -> None:
+    last = {change.name: change.is_paused for change in changes}
+    for name, is_paused in last.items():
+        statement = "INSERT INTO paused_queues (name) VALUES (?) ON CONFLICT DO NOTHING"
+        if not is_paused:
+            statement = "DELETE FROM paused_queues WHERE name = ?"
+        database.execute(statement, (name,))
+
+
 RECORDERS: Final[dict[type, Callable[[Database, list[Any]], None]]] = {
     JobAdded: _add,
     JobChanged: _change,
     JobEnded: _end,
     JobForgotten: _forget,
+    QueueChanged: _change_queues,
     ValueKept: keep_values,
     ValuesDropped: drop_values,
 }

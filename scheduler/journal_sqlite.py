@@ -16,7 +16,6 @@ from typing import Final
 from ..protocol.errors import ConfigError
 from .journal_rows import FORM, steps_from
 from .journal_store import Database, RowError, StorageError, T
-from .journal_values import TABLE
 
 FILE: Final = "journal.sqlite"
 _BUSY_S: Final = 5.0
@@ -115,7 +114,6 @@ class SqliteStore:
                     for statement in steps_from(form):
                         database.execute(statement)
                     database.execute(f"PRAGMA user_version = {FORM}")
-            database.execute(TABLE)
         except (sqlite3.Error, OSError) as error:
             if database is not None:
                 database.close()

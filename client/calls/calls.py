@@ -49,6 +49,7 @@ def submit(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    queue: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> RecurringFuture[T, Mode]: ...
 @overload
@@ -75,6 +76,7 @@ def submit(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    queue: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> Future[Actor, Mode]: ...
 @overload
@@ -104,6 +106,7 @@ def submit(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    queue: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -134,6 +137,7 @@ def submit(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    queue: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -163,6 +167,7 @@ def submit(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    queue: Any = NOT_GIVEN,
     cron: Any = NOT_GIVEN,
     timezone: Any = NOT_GIVEN,
     until: Any = NOT_GIVEN,
@@ -214,6 +219,7 @@ def submit(
             long; None = it waits for one.
         cores: the threads of its worker that it takes, 1 by default: 0, a fraction, or several.
         memory: the bytes of its worker's limit that it takes, or "8GB". See docs/tasks.md.
+        queue: the name of its queue: it does not begin while that is paused. See docs/jobs.md.
         cron: it is run again and again at these times, and a `RecurringFuture` is returned: five
             fields, six with seconds first, or a name such as "@hourly". See docs/jobs.md.
         timezone: the time zone of `cron`; "UTC" without it.
@@ -243,10 +249,10 @@ def submit(
     conditions = NO_CONDITIONS
     if not (
         after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN
-        and no_worker_timeout is cores is memory is NOT_GIVEN
+        and no_worker_timeout is cores is memory is queue is NOT_GIVEN
     ):
         times = (start_at, start_after, ttl, deadline)
-        given = (after, *times, detached, no_worker_timeout, cores, memory)
+        given = (after, *times, detached, no_worker_timeout, cores, memory, queue)
         conditions = conditions_of_keywords(func, kwargs, given)
     if not (cron is timezone is until is overlap is missed is NOT_GIVEN):
         from .recurring import check_others, recurring
@@ -313,6 +319,7 @@ def map(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    queue: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[Actor, Mode]]: ...
 @overload
@@ -343,6 +350,7 @@ def map(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    queue: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -374,6 +382,7 @@ def map(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    queue: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -404,6 +413,7 @@ def map(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    queue: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[Any, Any]]:
@@ -434,6 +444,7 @@ def map(
         no_worker_timeout: those fail that no connected worker could run for so long.
         cores: the threads of its worker that a call takes; see `submit`.
         memory: the bytes that a call takes of its worker's limit; see `submit`.
+        queue: the name of their queue; see `submit`.
         persist_to: a folder for the results, which later runs read; see `submit`.
         kwargs: keyword arguments, the same for all calls; they are sent once.
 
@@ -452,10 +463,10 @@ def map(
     conditions = NO_CONDITIONS
     if not (
         after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN
-        and no_worker_timeout is cores is memory is NOT_GIVEN
+        and no_worker_timeout is cores is memory is queue is NOT_GIVEN
     ):
         times = (start_at, start_after, ttl, deadline)
-        given = (after, *times, detached, no_worker_timeout, cores, memory)
+        given = (after, *times, detached, no_worker_timeout, cores, memory, queue)
         conditions = conditions_of_keywords(func, kwargs, given)
     options = options_of_keywords(
         func,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.amounts import CORES, MEMORY
 from ...protocol.durations import moment_of, seconds_of
 from ...protocol.errors import ForeignFuture
-from ...protocol.wire.columns import MAX_SIZE
+from ...protocol.wire.columns import MAX_SIZE, MAX_TAG_CHARS
 from ...protocol.wire.options import ENDS, MAX_CONDITIONS
 from ...protocol.wording import nearest
 from ..core.events import Watch
@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     from ..shell.engine import Engine
 
 _NO_WORKER: Final = "no_worker_timeout"
-#: Those that change nothing but where a task runs, and how long it waits for a worker.
-_OF_WORKERS: Final = {_NO_WORKER, CORES, MEMORY}
+_QUEUE: Final = "queue"
+#: Those that change nothing but where a task runs, and how long it waits for that.
+_OF_WORKERS: Final = {_NO_WORKER, CORES, MEMORY, _QUEUE}
 #: {keyword: None}: a call without conditions.
 NO_CONDITIONS: Final[dict[str, Any]] = dict.fromkeys(
-    ("after", "start_at", "start_after", "ttl", "deadline", "detached", _NO_WORKER, CORES, MEMORY)
+    (
+        *("after", "start_at", "start_after", "ttl", "deadline", "detached"),
+        *(_NO_WORKER, CORES, MEMORY, _QUEUE),
+    )
 )
 
 
@@ -162,6 +166,15 @@ def _read_detached(value: Any) -> dict[str, Any]:
     return {"detached": value} if value else {}
 
 
+def _read_queue(value: Any) -> dict[str, Any]:
+    if type(value) is not str or not 0 < len(value) <= MAX_TAG_CHARS:
+        raise TypeError(
+            f"queue= is the name of a queue of jobs, 1 to {MAX_TAG_CHARS} characters, not "
+            f"{value!r:.80}; to pass it to the function, use functools.partial"
+        )
+    return {"job_queue": value}
+
+
 #: {keyword: what reads its value}
 READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "after": read_after,
@@ -171,4 +184,5 @@ READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "deadline": _read_deadline,
     "detached": _read_detached,
     _NO_WORKER: _read_no_worker_timeout,
+    _QUEUE: _read_queue,
 }

@@ -45,6 +45,7 @@ class Job:
         cron: the times of a recurring job that has not ended; "" of all others.
         next_time: of its next run, in local time; None = it has none.
         user: the user in the token of that client; "" = it had none.
+        queue: the name that it was given by `queue=`; "" = none.
     """
 
     key: Key
@@ -58,6 +59,7 @@ class Job:
     cron: str = ""
     next_time: datetime | None = None
     user: str = ""
+    queue: str = ""
 
 
 @on_loop
@@ -258,6 +260,7 @@ def read_job(one: dict[str, Any]) -> Job:
         nbytes=one["nbytes"],
         is_recorded=one["is_recorded"],
         user=one.get("user", ""),
+        queue=one.get("queue", ""),
         cron=one.get("cron", ""),
         next_time=None if next_time is None else datetime.fromtimestamp(next_time),
     )

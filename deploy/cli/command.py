@@ -23,6 +23,7 @@ from . import (  # noqa: F401 - each adds its command to the group
     jobs,
     journal,
     logs,
+    queues,
     retire,
     scale,
     scheduler,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +26,9 @@ EXIT_TIMEOUT: Final = 124
 #: More jobs than a journal keeps.
 _ALL: Final = 1 << 40
 _STATES: Final = ("pending", "done", "failed", "cancelled", "lost")
-_HEADER: Final = ("KEY", "STATE", "NAME", "CLIENT", "USER", "SUBMITTED", "TOOK", "SIZE", "NEXT")
+_HEADER: Final = (
+    "KEY", "STATE", "NAME", "CLIENT", "USER", "QUEUE", "SUBMITTED", "TOOK", "SIZE", "NEXT"
+)  # fmt: skip
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
@@ -73,7 +75,8 @@ def queue(
 ) -> None:
     """List the detached jobs that the journal of the scheduler has, the latest first.
 
-    Of recurring jobs the next time is shown. Each run is a job of its own, whose key begins with
+    Of jobs in a queue that name is shown, and whether it is paused; see 'weft pause'. Of recurring
+    jobs the next time is shown. Each run is a job of its own, whose key begins with
     that of the recurring one and "@".
 
     \b
@@ -112,11 +115,13 @@ def queue(
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
+        has_queues = not as_json and any(job.queue for job in found)
+        paused = client.paused_queues() if has_queues else {}
     if as_json:
         for job in found:
             click.echo(json.dumps(plain(job)))
     elif found:
-        click.echo(table(found))
+        click.echo(table(found, paused))
     else:
         click.echo("no such jobs" if is_filtered else "no jobs", err=True)
 
@@ -137,6 +142,7 @@ def plain(job: Job) -> dict[str, Any]:
         "name": job.name,
         "client": job.client,
         "user": job.user,
+        "queue": job.queue,
         "submitted": job.submitted.isoformat(),
         "ended": None if job.ended is None else job.ended.isoformat(),
         "nbytes": job.nbytes,
@@ -146,11 +152,19 @@ def plain(job: Job) -> dict[str, Any]:
     }
 
 
-def table(jobs: list[Job]) -> str:
-    """Return the table that users read; it has no column of users or next times without one."""
-    shown = {"USER": any(job.user for job in jobs), "NEXT": any(job.cron for job in jobs)}
+def table(jobs: list[Job], paused: Container[str] = ()) -> str:
+    """Return the table that users read; columns are left out that would be empty.
+
+    `paused` are the queues that are.
+    """
+    shown = {
+        "USER": any(job.user for job in jobs),
+        "QUEUE": any(job.queue for job in jobs),
+        "NEXT": any(job.cron for job in jobs),
+    }
     places = [place for place, name in enumerate(_HEADER) if shown.get(name, True)]
-    return _in_columns([tuple(row[n] for n in places) for row in (_HEADER, *map(_row, jobs))])
+    rows = [_HEADER, *(_row(job, paused) for job in jobs)]
+    return _in_columns([tuple(row[n] for n in places) for row in rows])
 
 
 def counted(counts: dict[str, dict[str, int]]) -> str:
@@ -165,13 +179,13 @@ def _in_columns(rows: list[tuple[str, ...]]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def _row(job: Job) -> tuple[str, ...]:
+def _row(job: Job, paused: Container[str]) -> tuple[str, ...]:
     from ...protocol.wording import lasting, sized
 
     took = "" if job.ended is None else lasting(_seconds(job.submitted, job.ended))
     size = sized(job.nbytes) if job.nbytes else ""
     submitted = job.submitted.strftime(_TIME)
-    of_client = job.client, job.user
+    of_client = job.client, job.user, f"{job.queue}{' (paused)' * (job.queue in paused)}"
     return (str(job.key), job.state, job.name, *of_client, submitted, took, size, _next(job))
 
 

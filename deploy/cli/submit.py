@@ -76,6 +76,7 @@ _DRAW_S = 0.2
     metavar="STATE:KEY",
     help="Run it when that job is done, failed, cancelled, lost, or ended in any way; repeatable.",
 )
+@click.option("--queue", metavar="NAME", help="Do not begin it while 'weft pause NAME' holds.")
 @click.option("--start-at", metavar="TIME", help="Run it no earlier, e.g. '2030-12-24 18:00'.")
 @click.option("--start-after", type=Time(min=0), metavar="TIME", help="... than in so long.")
 @click.option("--ttl", type=Time(min=0), metavar="TIME", help="Cancel it if it has not begun then.")
@@ -121,6 +122,7 @@ def submit(
     tag: bool,
     detach: bool,
     after: tuple[str, ...],
+    queue: str | None,
     start_at: str | None,
     start_after: float | None,
     ttl: float | None,
@@ -178,6 +180,7 @@ def submit(
         "resources": Resources().read(resources, "--resources") or None,
         "cores": cores,
         "memory": None if memory is None else Size().read(memory, "--memory"),
+        "queue": queue,
     }
     times = {"start_at": start_at, "start_after": start_after, "ttl": ttl, "deadline": deadline}
     options.update({name: value for name, value in times.items() if value is not None})

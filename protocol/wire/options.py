@@ -123,6 +123,14 @@ def _check_conditions(value: Any, buffers: list[Any]) -> list[list[str]]:
     return value
 
 
+def _check_queue(value: Any, buffers: list[Any]) -> str:
+    """Check the name of a queue of jobs."""
+    name: str = CHECKS["Text"](value, buffers)
+    if not 0 < len(name) <= MAX_TAG_CHARS:
+        raise ValueError(f"1 to {MAX_TAG_CHARS} characters are expected")
+    return name
+
+
 def _check_gang(value: Any, buffers: list[Any]) -> list[str]:
     """Check the name of a gang, a rank in it, and its size."""
     texts: list[str] = CHECKS["Texts"](value, buffers)
@@ -279,6 +287,8 @@ class TaskOptions(_Given):
         keyword=("cron", "timezone", "until", "overlap", "missed"),
         must_understand=True,
     )
+    #: the name of its queue: it does not begin while that is paused; "" = it is in none
+    job_queue: str = option(_check_queue, default="", keyword="queue", must_understand=True)
     #: the key of the recurring job that it is a run of
     run_of: str = option(CHECKS["Text"], default="")
     #: its value is an index of its inputs: tasks that read it read parts of these
@@ -324,6 +334,11 @@ class TaskOptions(_Given):
     def is_deferred(self) -> bool:
         """True for a task that waits for more than its inputs."""
         return bool(self.conditions or self.start_ms or self.cron)
+
+    @property
+    def may_be_held(self) -> bool:
+        """True for a task that a feature may hold back each time that it could be queued."""
+        return bool(self.job_queue)
 
     @property
     def begins_with(self) -> tuple[str, int] | None:

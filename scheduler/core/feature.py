@@ -236,7 +236,7 @@ class Feature:
     placing_split: Hooks[Callable[[SchedulerState, dict[WorkerHandle, Draft]], None]] = ()
     #: {function id: what follows when tasks of it are assigned}
     assigned: Mapping[bytes, AssignedHook] = field(default_factory=dict)
-    #: a task of a user that `is_limited` could be queued: whether a feature holds it back; it
+    #: a task of a group that `is_limited` could be queued: whether a feature holds it back; it
     #: is no_worker then, and the feature calls `enqueue` later
     holding: Hooks[Callable[[SchedulerState, SchedulerTask], bool]] = ()
     #: a task that no worker could run is queued again, or dropped; while a feature is busy

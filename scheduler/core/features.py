@@ -10,6 +10,8 @@ The order is that in which the hooks of one event are called:
 - Sums over peers are up to date before a feature reads them.
 - Memory, copies and relays look at workers and data. They come before those who talk to users
   about the same event.
+- Queues of jobs come before the journal, whose jobs they may hold back, and before the limits of
+  users, which count what may begin.
 - Recurring jobs come before the journal, to which they hand over what is to be recorded.
 - Coordination comes before puts: what a client that is gone has shared keeps tasks alive, whose
   values are then asked of others.
@@ -45,6 +47,7 @@ from .insight import (
 )
 from .insight import feature as insight
 from .interruption import feature as interruption
+from .job_queues import feature as job_queues
 from .journal import feature as journal
 from .leaving import feature as leaving
 from .leaving import idle_shutdown
@@ -83,6 +86,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     recurring.FEATURE,
     conditions.FEATURE,
     no_worker_limit.FEATURE,
+    job_queues.FEATURE,
     journal.FEATURE,
     actors.FEATURE,
     coordination.FEATURE,

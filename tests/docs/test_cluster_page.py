@@ -41,7 +41,7 @@ def test_the_page_names_every_command_that_looks_at_a_cluster_or_changes_it():
     words = {shlex.split(command)[1] for block in blocks(TEXT) for command in commands(block)}
     others = {"config", "connect", "secret", "ssh", "token", "completion"}
     # On a page of their own.
-    of_jobs = {"queue", "wait", "output", "cancel", "retry", "forget", "journal"}
+    of_jobs = {"queue", "wait", "output", "cancel", "retry", "forget", "journal", "pause", "resume"}
     assert words | others | of_jobs >= set(weft.commands)
     assert all(f"`weft {name}" in JOBS for name in of_jobs)
     assert all(f"weft {name}" in TEXT for name in ("completion", "connect", "ssh"))

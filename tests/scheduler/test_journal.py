@@ -22,6 +22,7 @@ from weft.scheduler.core.journal.entries import (
     JobsRead,
     JournalRead,
     JournalWritten,
+    QueueChanged,
     ReadJobs,
     ValueKept,
     ValuesDropped,
@@ -320,6 +321,13 @@ def test_a_job_that_the_database_cannot_take_is_an_error_of_that_job(opened, mon
 
 def raise_(error: Exception) -> None:
     raise error
+
+
+def test_queues_that_are_paused_are_read_until_they_are_resumed(opened, path):
+    opened.write(QueueChanged("q", True), QueueChanged("p", True), QueueChanged("p", True))
+    opened.write(QueueChanged("q", False), QueueChanged("r", True), QueueChanged("r", False))
+    read = read_again(opened, path)
+    assert read == JournalRead(paused=["p"])
 
 
 def test_jobs_are_listed_by_their_users(opened, monkeypatch):

@@ -133,9 +133,10 @@ def test_a_journal_of_a_later_version_is_refused(opened, path):
 
 
 def to_form_1(path: Path) -> None:
-    """Take the column out that form 2 has added."""
+    """Take out what form 2 has added."""
     with sqlite3.connect(path) as database:
         database.execute("ALTER TABLE jobs DROP COLUMN user_name")
+        database.execute("DROP TABLE paused_queues")
         database.execute("PRAGMA user_version = 1")
     database.close()
 

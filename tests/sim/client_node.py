@@ -181,7 +181,7 @@ class ClientNode(ClientProcess):
         options = self.sim.recurring.timed(self.sim, specs, options)
         if not options.cron:
             options = self.sim.conditions.add(self, specs, options)
-        return self.sim.journal.detach(specs, options)
+        return self.sim.journal.detach(specs, self.sim.queues.put(options))
 
     def _share(self) -> bool:
         """Take over a future of another client."""

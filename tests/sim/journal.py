@@ -20,6 +20,7 @@ from weft.scheduler.core.journal.entries import (
     JobsRead,
     JournalRead,
     JournalWritten,
+    QueueChanged,
     ReadJobs,
     WriteJournal,
 )
@@ -80,6 +81,8 @@ class SimulatedJournal:
         #: All that is being written, in order.
         self._writes: dict[_Write, None] = {}
         self.n_failed = 0
+        #: {name: None} of the queues that are paused
+        self.paused: dict[str, None] = {}
         #: {key: None} of what was submitted as a job.
         self.detached: dict[str, None] = {}
         #: {key: None} of jobs that a user had run again
@@ -115,6 +118,7 @@ class SimulatedJournal:
             jobs=[job.added for job in kept],
             made={job.added.key: None for job in kept if job.state == MADE},
             done=dict.fromkeys(done),
+            paused=[*self.paused],
             results={key: result for key, result in done.items() if key in needed},
         )
         return SchedulerTick(journal=[read])
@@ -208,6 +212,11 @@ class SimulatedJournal:
                     job.added = replace(job.added, options=entry.options)
             elif isinstance(entry, JobEnded):
                 self._end(entry)
+            elif isinstance(entry, QueueChanged):
+                self._sim.world.probes["queue recorded"] += 1
+                self.paused.pop(entry.name, None)
+                if entry.is_paused:
+                    self.paused[entry.name] = None
 
     def _end(self, end: JobEnded) -> None:
         job = self.jobs.get(end.key)

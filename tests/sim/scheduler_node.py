@@ -118,6 +118,8 @@ class SchedulerNode:
         if self.sim.journal.is_there:
             self._handle(self.sim.journal.read(self))
             self.sim.journal.check_users(self.core)
+        if self.sim.is_healed:
+            self.sim.queues.resume_all(self)
 
     def report(self, core: SchedulerState, report: JournalWritten | JobsRead) -> None:
         """Let the journal report to the core that had it written."""

@@ -31,6 +31,7 @@ from .journal import SimulatedJournal
 from .links import End, Link, copied
 from .parts import Parts
 from .plan import Plan
+from .queues import Queues
 from .recurring import Recurring
 from .scheduler_node import Record, SchedulerNode
 from .session import SimulatedSession
@@ -66,6 +67,7 @@ class Simulation:
         self.disks = Disks(seed, self.plan)
         self.spills = Spills(seed, self.plan, self.limits)
         self.pausing = pausing.draw(Random(f"pauses of {seed}"))
+        self.queues = Queues(seed)
         #: The scheduler lets no task wait longer for a worker that could run it; 0 = it does.
         self.no_worker_limit_s = Random(f"no-worker limit of {seed}").choice([0.0] * 7 + [10.0])
         self.conditions = Conditions(seed, self)
@@ -294,6 +296,7 @@ class Simulation:
         self._each(plan.follow_rate, lambda: following.act(self))
         self._each(plan.copy_rate, lambda: copies.wish(self))
         self._each(self.recurring.are_some * 8 / plan.time, lambda: self.recurring.act(self))
+        self._each(self.queues.are_some * 8 / plan.time, lambda: self.queues.act(self))
         self._each(plan.break_rate, self._break_link)
         self._each(plan.break_actor_rate, self._break_actor_connection)
         self._each(plan.kill_rate, self._kill_worker)
@@ -443,6 +446,7 @@ class Simulation:
         self.plan.timing.p_stall = self.plan.actor_timing.p_stall = 0.0
         self.plan.p_clock_back = 0.0
         self._end_zombies()
+        self.queues.resume_all(self.scheduler)
         for worker in list(self.workers.values()):
             worker.thaw()
         # A name that is taken is given out with a suffix: first make room for the newcomers.

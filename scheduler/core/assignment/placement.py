@@ -124,7 +124,7 @@ def ahead_worker(
     any case. A task whose inputs are at several workers, or may not run at theirs, joins `split`.
     """
     missing = task.waiting_on
-    if missing is None or len(missing) > AHEAD_MAX_MISSING or task.group.user.is_limited:
+    if missing is None or len(missing) > AHEAD_MAX_MISSING or task.group.is_limited:
         return None
     found = None
     for dependency in missing:

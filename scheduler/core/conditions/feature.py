@@ -22,6 +22,7 @@ from ....protocol.wire.options import CANCELLED, DONE, ENDED, FAILED, LOST
 from ..feature import Feature
 from ..interruption.withdrawing import on_withdraw
 from ..invariants.checking import differences, is_due
+from ..job_queues.feature import is_paused
 from ..moves.transitions import activate, enqueue, err, release_unneeded
 from ..moves.without_recipe import change_group
 from ..records.tasks import (
@@ -328,7 +329,8 @@ def _look_for_worker(state: SchedulerState, task: SchedulerTask, row: Conditions
     """Fail a task that no connected worker could run for as long as it may wait; or look later."""
     task_class, limit_ms = task.group.task_class, task.group.options.no_worker_ms
     left_ms = float(limit_ms)
-    if task.state == NO_WORKER and not (task_class.members or state.awaits_peers):
+    is_held = task_class.members or state.awaits_peers or is_paused(state, task)
+    if task.state == NO_WORKER and not is_held:
         left_ms -= (state.now - task_class.unrunnable_since) * 1000
         if left_ms < 1:
             reason = "; ".join(why(state, task_class) for why in state.features.why_unrunnable)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire.failure import no_worker
 from ..feature import Feature
 from ..invariants.checking import is_due
+from ..job_queues.feature import is_paused
 from ..moves.transitions import err
 from ..records.tasks import NO_WORKER, TaskClass
 
@@ -80,7 +81,7 @@ def _fail(state: SchedulerState, task_class: TaskClass) -> float:
     over = []
     since = max(task_class.unrunnable_since, limit.adapts_until)
     for task in task_class.unrunnable:  # about in the order in which they have begun to wait
-        if task.group.options.no_worker_ms or task in state.paused:
+        if task.group.options.no_worker_ms or task in state.paused or is_paused(state, task):
             continue
         waits_since = max(since, getattr(task, "since", task.group.submitted))
         left_s = limit.seconds - (state.now - waits_since)

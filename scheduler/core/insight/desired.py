@@ -18,7 +18,7 @@ before a cluster grows or shrinks is the business of the process that scales it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from math import ceil, inf
@@ -28,6 +28,7 @@ from ....protocol.wire.question_arguments import BadArgument, Info, Page
 from ..conditions.no_worker_limit import note_adapting
 from ..feature import Feature, Question
 from ..gangs.seating import n_lacking
+from ..job_queues.feature import is_paused, paused_queues_of
 from ..records.peers import PAUSED, WorkerHandle
 from ..records.prefixes import UNKNOWN_DURATION_NS, Prefix
 from ..records.tasks import SchedulerTask, TaskClass
@@ -151,11 +152,14 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
             n = task_class.queue.n
             tasks = islice(_sample(task_class), max(1, min(MAX_SAMPLE, n_left)))
         elif task_class.unrunnable:
-            n_unrunnable += len(task_class.unrunnable)
+            waiting: Collection[SchedulerTask] = task_class.unrunnable
+            if paused_queues_of(state):
+                waiting = [task for task in waiting if not is_paused(state, task)]
+            n_unrunnable += len(waiting)
             if state.staying:
                 continue  # one more of the same kind could not run them, or their data counts below
-            n = len(task_class.unrunnable)
-            tasks = islice(task_class.unrunnable, max(1, min(MAX_SAMPLE, n_left)))
+            n = len(waiting)
+            tasks = islice(waiting, max(1, min(MAX_SAMPLE, n_left)))
         if n:
             n_runnable += n
             parts = [_part_of(task, target_ns, running_ns) for task in tasks]

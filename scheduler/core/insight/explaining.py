@@ -22,6 +22,7 @@ from ..coordination.kinds import blockers_of
 from ..coordination.leases import LeaseRecord
 from ..coordination.records import Call, objects_of
 from ..gangs.seating import what_workers_hold, why_waiting
+from ..job_queues.feature import why_held_by_queue
 from ..memory.full import FULL_SHARE
 from ..memory.records import memory_of
 from ..moves.eligibility import lacks
@@ -258,7 +259,7 @@ def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> TaskReason:
             f"it has raised, taken too long, or asked for another worker, and runs again within "
             f"{left_s:.3g} s"
         )
-    if held := why_held(state, task):
+    if held := why_held_by_queue(state, task) or why_held(state, task):
         return TaskReason(held)
     if task in memory_of(state).aside:
         members = [ws for ws in task_class.members if ws.closed]

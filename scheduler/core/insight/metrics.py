@@ -20,6 +20,7 @@ from ....protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_NUMBER
 from ..feature import Feature, StateMetric
+from ..job_queues.feature import is_held_by_queue, paused_queues_of
 from ..memory.records import memory_of
 from ..plugins.plugins import is_preparing, n_preparing
 from ..records.counters import COUNTED, totals
@@ -84,6 +85,10 @@ def count_unrunnable(state: SchedulerState) -> dict[str, int]:
             n_held = sum(is_held(state, task) for task in task_class.unrunnable)
             counts["held"] += n_held
             n -= n_held
+        if n and paused_queues_of(state):
+            n_held = sum(is_held_by_queue(state, task) for task in task_class.unrunnable)
+            counts["held"] += n_held
+            n -= n_held
         if not n:
             continue
         if not task_class.has_recipes:
@@ -110,7 +115,7 @@ SHOWN: Final = (
         "the wanted workers (workers) or none that offers their resources (resources) is "
         "connected, their inputs are out of reach (inputs), they would add to workers whose memory "
         "is nearly full (memory), they pause before a retry (paused), as many of their user run as "
-        "may (held), or their client has not come "
+        "may or their queue is paused (held), or their client has not come "
         "back yet (no_recipe).",
         ("reason",),
         read=count_unrunnable,

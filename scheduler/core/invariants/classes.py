@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.rotation import level_of
+from ..job_queues.feature import is_held_by_queue
 from ..memory.records import memory_of
 from ..moves.eligibility import may_run
 from ..records.peers import WorkerHandle
@@ -135,7 +136,7 @@ CLASS_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]]
         for t in tasks_in(s, NO_WORKER)
         if t.group.task_class.members
         and not any(t in waiting for waiting in (s.out_of_reach, s.paused, memory_of(s).aside))
-        and not is_held(s, t)
+        and not (is_held(s, t) or is_held_by_queue(s, t))
     ],
     "no task is queued while no worker may run it": lambda s: [
         c.restrictions for c in s.classes.values() if c.queue and not c.members

@@ -99,8 +99,18 @@ class ValuesDropped:
     numbers: list[int]
 
 
+@dataclass(slots=True)
+class QueueChanged:
+    """A queue of jobs is paused, or is not any more."""
+
+    name: str
+    is_paused: bool
+
+
 #: What is recorded.
-Entry: TypeAlias = JobAdded | JobChanged | JobEnded | JobForgotten | ValueKept | ValuesDropped
+Entry: TypeAlias = (
+    JobAdded | JobChanged | JobEnded | JobForgotten | QueueChanged | ValueKept | ValuesDropped
+)
 
 
 @dataclass(slots=True)
@@ -150,6 +160,8 @@ class JournalRead:
     done: dict[str, None] = field(default_factory=dict)
     #: {key: the result} of those that `jobs` read, or whose futures are in `values`
     results: dict[str, Blob] = field(default_factory=dict)
+    #: the names of the queues that are paused
+    paused: list[str] = field(default_factory=list)
     #: the durable ones, by their numbers
     values: list[ValueKept] = field(default_factory=list)
 

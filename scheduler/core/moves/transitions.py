@@ -303,7 +303,9 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
     task_class = task.group.task_class
     if task.state != NO_WORKER:  # else it has been waiting for a worker since then
         task.since = state.now
-    if task_class.members and not (task.group.user.is_limited and _is_held(state, task)):
+    if task_class.members and not (
+        task.group.is_limited and any(holds(state, task) for holds in state.features.holding)
+    ):
         move(state, task, QUEUED)
         task_class.queue.push(task, task.group.client)
         note_ready(state, task_class, level_of(task.priority))
@@ -319,10 +321,6 @@ def enqueue(state: SchedulerState, task: SchedulerTask) -> None:
         if task.is_without_recipe:
             for recipe_needed in state.features.recipe_needed:
                 recipe_needed(state, task)
-
-
-def _is_held(state: SchedulerState, task: SchedulerTask) -> bool:
-    return any(holds(state, task) for holds in state.features.holding)
 
 
 def note_ready(state: SchedulerState, task_class: TaskClass, level: int) -> None:

@@ -217,6 +217,7 @@ class TaskGroup:
         "client",
         "function",
         "generation",
+        "is_limited",
         "n_rescheduled",
         "options",
         "prefix",
@@ -240,6 +241,8 @@ class TaskGroup:
         #: which of them want it now
         self.client = client
         self.user = user or User()
+        #: features are asked before its tasks are queued (`Feature.holding`)
+        self.is_limited = self.user.is_limited or options.may_be_held
         self.function = function
         self.prefix = function.prefix
         self.task_class = task_class

@@ -25,7 +25,7 @@ class User:
         self.name = name
         #: its part of the numbers of its clients (`rotation.USER_SHIFT`); 0 = it has no name
         self.number = number
-        #: features are asked before its tasks are queued (`Feature.holding`)
+        #: so are its groups
         self.is_limited = False
         #: its tasks that have left a state, or wait in it no more; None = no feature follows that
         self.moved: list[SchedulerTask] | None = None

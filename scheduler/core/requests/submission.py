@@ -69,6 +69,7 @@ class _Batch:
         "fresh",
         "groups",
         "is_delivered",
+        "is_limited",
         "n_queued",
         "number",
         "task_class",
@@ -108,6 +109,7 @@ class _Batch:
                     if (maker := acts_for(state, options)) is not None:
                         self.number, self.user = maker.group.client, maker.group.user
                         options = options.behind(maker.group.options)
+        self.is_limited = self.user.is_limited or options.may_be_held  # as that of its groups
         #: by the place of the function
         self.groups: list[TaskGroup] | _LateGroups
         common = task_class, generation, self.number, state.now, options, self.user
@@ -289,7 +291,7 @@ def _add_rows(
     wants = client.wants
     alone = client.alone
     task_class, groups, base, fresh = batch.task_class, batch.groups, batch.base, batch.fresh
-    runnable = bool(task_class.members) and not batch.user.is_limited
+    runnable = bool(task_class.members) and not batch.is_limited
     has_one_function = len(message.functions) == 1
     is_delivered = batch.is_delivered
     rank = state.ranks.next

@@ -114,9 +114,9 @@ def _row_of(state: SchedulerState, user: User) -> RunningTasks:
 
 def _hold(state: SchedulerState, task: SchedulerTask) -> bool:
     """Grant that a task is queued, or hold it back."""
-    if not task.group.task_class.takes_thread:
-        return False
     user = task.group.user
+    if not (user.is_limited and task.group.task_class.takes_thread):
+        return False
     row = _row_of(state, user)
     if task in row.granted:
         return False

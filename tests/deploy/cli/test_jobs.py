@@ -54,6 +54,17 @@ def test_jobs_of_users_have_a_column_of_these():
     assert [plain(job)["user"] for job in (ENDED, replace(PENDING, user="ann"))] == ["", "ann"]
 
 
+def test_jobs_of_queues_have_a_column_of_these_and_say_which_are_paused():
+    jobs = [ENDED, replace(PENDING, queue="q"), replace(PENDING, queue="nightly")]
+    assert table(jobs, {"q": 1}).splitlines() == [
+        "KEY           STATE    NAME  CLIENT   QUEUE       SUBMITTED            TOOK  SIZE",
+        "abs-1         done     abs   me                   2030-12-24 18:00:00  90 s  2 KiB",
+        "a-longer-key  pending  f     someone  q (paused)  2030-12-24 18:00:00",
+        "a-longer-key  pending  f     someone  nightly     2030-12-24 18:00:00",
+    ]
+    assert plain(jobs[1])["queue"] == "q"
+
+
 def test_numbers_of_jobs_have_a_line_for_each_name():
     assert counted({"abs": {"done": 2}, "train": {"pending": 10}}).splitlines() == [
         "NAME   PENDING  DONE  FAILED  CANCELLED  LOST",
@@ -104,6 +115,15 @@ def test_a_detached_command_is_waited_for_and_printed(command):
 
 
 @pytest.mark.slow
+def test_a_detached_command_waits_while_its_queue_is_paused(command):
+    assert command("pause", "nightly", "weekly") == (0, "", "")
+    _, key, _ = command("submit", "--detach", "--queue", "nightly", "--", "echo", "hi")
+    code, out, _ = command("queue", "--state", "pending")
+    assert (code, out.count("nightly (paused)")) == (0, 1)
+    assert command("resume", "nightly", "weekly") == (0, "", "")
+    assert command("output", key.strip()) == (0, "hi\n", "")
+
+
 def test_an_array_is_many_jobs_in_the_queue(command):
     words = ("submit", "--detach", "--json", "--array", "1-5", "--", "echo", "{}")
     _, out, _ = command(*words)

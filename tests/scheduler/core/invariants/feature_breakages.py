@@ -10,6 +10,7 @@ from .gang_breakages import GANG_BREAKAGES
 from .interruption_breakages import INTERRUPTION_BREAKAGES
 from .journal_breakages import JOURNAL_BREAKAGES
 from .question_breakages import QUESTION_BREAKAGES
+from .queue_breakages import QUEUE_BREAKAGES
 from .recovery_breakages import RECOVERY_BREAKAGES
 from .recurring_breakages import RECURRING_BREAKAGES
 from .user_breakages import USER_BREAKAGES
@@ -21,6 +22,7 @@ FEATURE_BREAKAGES: dict[str, Callable[[Any], object]] = {
     **INTERRUPTION_BREAKAGES,
     **JOURNAL_BREAKAGES,
     **QUESTION_BREAKAGES,
+    **QUEUE_BREAKAGES,
     **RECOVERY_BREAKAGES,
     **RECURRING_BREAKAGES,
     **USER_BREAKAGES,

@@ -1,0 +1,46 @@
+"""Commands for queues of jobs: `weft pause` and `weft resume`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .group import Chosen, connection_file_option, scheduler_option, weft
+from .jobs import connected
+
+
+@weft.command(short_help="Let no job of a queue begin; those that run go on.")
+@click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@scheduler_option
+@connection_file_option
+def pause(queues: tuple[str, ...], at: str | None, connection_file: Path | None) -> None:
+    """Let no job of these queues begin from now on, of whichever client; those that run go on.
+
+    The queue of a job is the name that it was given: by 'weft submit --queue', or queue= in Python.
+    If the scheduler has a journal, the queues are still paused when it is started again.
+
+    \b
+    Examples:
+      weft submit --detach --queue nightly -- ./refresh
+      weft pause nightly
+    """
+    with connected(Chosen(connection_file, at), "weft pause") as client:
+        for name in queues:
+            client.pause_queue(name)
+
+
+@weft.command(short_help="Let the jobs of a paused queue begin again.")
+@click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@scheduler_option
+@connection_file_option
+def resume(queues: tuple[str, ...], at: str | None, connection_file: Path | None) -> None:
+    """Let the jobs of these queues begin again.
+
+    \b
+    Examples:
+      weft resume nightly
+    """
+    with connected(Chosen(connection_file, at), "weft resume") as client:
+        for name in queues:
+            client.resume_queue(name)

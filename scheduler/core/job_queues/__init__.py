@@ -1,0 +1,1 @@
+"""Queues of jobs by the names that calls give, which users pause and resume."""
