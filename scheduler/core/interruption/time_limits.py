@@ -14,7 +14,6 @@ say) is reported again later.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
@@ -80,10 +79,8 @@ def _end(state: SchedulerState, ws: WorkerHandle, timeouts_us: dict[int, int]) -
     for task in left:
         abandon(state, task)
     take_back_from(state, ws, left)
-    longest_s = END_PROCESS_AFTER_S + 1.0  # by then its process has ended, or does not end
     for task in left:
-        go_on = _pause_until(state, task, again[task], longest_s)
-        interruptions_of(state)[attempts[task]].when_over = go_on
+        wait_for_end(state, task, attempts[task], again[task])
     interruptions_of(state).n_timed_out += len(overdue)
     interrupt(state, ws, overdue, "overdue")
 
@@ -98,16 +95,15 @@ def _fail(
     err(state, task, failure)
 
 
-def _pause_until(
-    state: SchedulerState, task: SchedulerTask, delay_s: float, longest_s: float
-) -> Callable[[], None]:
-    """Let a task that was taken back wait for an event, and for its pause.
+def wait_for_end(
+    state: SchedulerState, task: SchedulerTask, attempt: int, delay_s: float = 0.0
+) -> None:
+    """Let a task that was taken back wait for the end of its interrupted attempt, and for a pause.
 
-    Return what is to be called then; it runs again after the longer one of the two times in any
-    case.
+    It runs again when the process of the attempt has ended, or does not end.
     """
     not_before = state.awake_s + delay_s
-    pause(state, task, max(delay_s, longest_s))
+    pause(state, task, max(delay_s, END_PROCESS_AFTER_S + 1.0))
     deadline = state.paused.get(task)
 
     def go_on() -> None:
@@ -116,4 +112,4 @@ def _pause_until(
             left_s = max(not_before - state.awake_s, 0.0)
             state.paused[task] = state.call_after(left_s, end_pause, task)
 
-    return go_on
+    interruptions_of(state)[attempt].when_over = go_on
