@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import selectors
 import signal
@@ -27,6 +28,11 @@ from typing import IO, Any, Final
 
 #: Seconds between two looks at whether it is to go on.
 _LOOK_S: Final = 0.1
+#: Seconds to the second look at its memory.
+_FIRST_LOOK_S: Final = 0.005
+#: What is read of a process, and of how many, at most.
+_MEMORY: Final = re.compile(rb"^Vm(HWM|RSS):\s*(\d+) kB$", re.MULTILINE)
+_MAX_CHILDREN: Final = 1000
 #: Seconds that a group has to end after it was asked to.
 _GRACE_S: Final = 0.5
 #: Seconds that a process which has left the group may keep a pipe open after the end.
@@ -97,6 +103,7 @@ def run_process(
     keep_nbytes: int = 1 << 20,
     timeout_s: float = inf,
     is_wanted: Callable[[], bool] = lambda: True,
+    seen: Callable[[int], object] | None = None,
 ) -> ProcessEnd:
     """Run a program and return how it has ended.
 
@@ -110,6 +117,8 @@ def run_process(
         keep_nbytes: of each stream that is kept, the last so many bytes.
         timeout_s: the program is ended if it runs for longer.
         is_wanted: asked ten times per second; if it says no, the program is ended.
+        seen: called with the memory of the group, in bytes, ten times per second, and at first more
+            often; None = it is not looked at.
 
     Raises:
         OSError: no process could be started.
@@ -134,7 +143,7 @@ def run_process(
                     files.enter_context(pipe)
                     os.set_blocking(pipe.fileno(), False)
                     pipes[pipe] = _Tail(keep_nbytes)
-            is_late = _watch(process, pipes, is_wanted, begun + timeout_s)
+            is_late = _watch(process, pipes, is_wanted, begun + timeout_s, seen)
         finally:
             # The number of the group is its own until its leader is reaped, even if that has ended.
             _signal(process.pid, signal.SIGKILL)
@@ -188,6 +197,7 @@ def _watch(
     pipes: dict[Any, _Tail],
     is_wanted: Callable[[], bool],
     until: float,
+    seen: Callable[[int], object] | None = None,
 ) -> bool:
     """Read what the program prints until it has ended; return whether its time was over.
 
@@ -200,12 +210,17 @@ def _watch(
             selector.register(pipe, selectors.EVENT_READ)
         ask_at = kill_at = inf
         is_late = False
+        longest_s = _LOOK_S if handle is not None else _LOOK_S / 5
+        look_s = longest_s if seen is None else _FIRST_LOOK_S
         while not _has_ended(process.pid):
-            for key, _ in selector.select(_LOOK_S if handle is not None else _LOOK_S / 5):
+            if seen is not None:
+                seen(_memory_of(process.pid))
+            for key, _ in selector.select(look_s):
                 tail = pipes.get(key.fileobj)
                 if tail is not None and not _read(key.fileobj, tail):
                     selector.unregister(key.fileobj)
             now = time.monotonic()
+            look_s = min(2 * look_s, longest_s)
             if kill_at == inf and (now >= until or not is_wanted()):
                 ask_at, kill_at, is_late = now, now + _GRACE_S, now >= until
             if now >= kill_at:
@@ -226,6 +241,23 @@ def _has_ended(pid: int) -> bool:
     import psutil  # some systems have `waitid` from a later Python on
 
     return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+
+
+def _memory_of(leader: int) -> int:
+    """Return the memory of a group: of all its processes now, or the peak of the leader's."""
+    taken = peak = 0
+    pids = [leader]
+    for pid in pids:  # it grows by their children
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+                found = dict(_MEMORY.findall(file.read(_CHUNK)))
+            taken += int(found.get(b"RSS", 0)) << 10
+            peak = max(peak, int(found.get(b"HWM", 0)) << 10)
+            with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:
+                pids += map(int, file.read(_CHUNK).split()[:_MAX_CHILDREN])
+        if len(pids) > _MAX_CHILDREN:
+            break
+    return max(taken, peak)
 
 
 def _is_last(leader: int) -> bool:

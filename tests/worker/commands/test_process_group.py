@@ -133,3 +133,18 @@ def test_many_run_in_threads_at_the_same_time(tmp_path):
 def test_a_folder_that_is_not_there_is_an_error_of_the_system(tmp_path):
     with pytest.raises(FileNotFoundError):
         run(tmp_path / "nowhere", "true")
+
+
+def test_the_memory_of_all_processes_is_seen_while_they_run(tmp_path):
+    hold = "x = bytearray(40_000_000); open(f'held-{n}', 'w'); import time; time.sleep(1000)"
+    script = " & ".join(f'exec {sys.executable} -c "n = {n}; {hold}"' for n in (1, 2))
+    seen = []
+
+    def is_wanted():
+        """Let both go on until both hold their memory, and that was seen."""
+        are_here = all((tmp_path / f"held-{n}").exists() for n in (1, 2))
+        return not are_here or max(seen) < 80_000_000
+
+    end = run(tmp_path, script, seen=seen.append, is_wanted=is_wanted)
+    assert end.returncode == -signal.SIGTERM
+    assert 80_000_000 < max(seen) < 400_000_000
