@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from .client.actors import Actor, ActorFuture
     from .client.background import fire_and_forget
+    from .client.calls.categories import Category
     from .client.calls.recurring import RecurringFuture
     from .client.calls.retries import Retries
     from .client.calls.spans import span
@@ -69,6 +70,7 @@ __all__ = [
     "ActorFuture",
     "Awaited",
     "Blocking",
+    "Category",
     "Client",
     "Command",
     "CommandResult",
@@ -128,6 +130,7 @@ _HOMES = {
     "ActorFuture": "client.actors",
     "Awaited": "client.modes",
     "Blocking": "client.modes",
+    "Category": "client.calls.categories",
     "Client": "client",
     "Command": "worker.commands.command",
     "CommandResult": "protocol.errors.commands",

@@ -50,6 +50,7 @@ def submit(
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
     queue: Any = NOT_GIVEN,
+    category: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> RecurringFuture[T, Mode]: ...
 @overload
@@ -77,6 +78,7 @@ def submit(
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
     queue: Any = NOT_GIVEN,
+    category: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> Future[Actor, Mode]: ...
 @overload
@@ -107,6 +109,7 @@ def submit(
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
     queue: Any = NOT_GIVEN,
+    category: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -138,6 +141,7 @@ def submit(
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
     queue: Any = NOT_GIVEN,
+    category: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
@@ -168,6 +172,7 @@ def submit(
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
     queue: Any = NOT_GIVEN,
+    category: Any = NOT_GIVEN,
     cron: Any = NOT_GIVEN,
     timezone: Any = NOT_GIVEN,
     until: Any = NOT_GIVEN,
@@ -220,6 +225,7 @@ def submit(
         cores: the threads of its worker that it takes, 1 by default: 0, a fraction, or several.
         memory: the bytes of its worker's limit that it takes, or "8GB". See docs/tasks.md.
         queue: the name of its queue: it does not begin while that is paused. See docs/jobs.md.
+        category: a `weft.Category`, which chooses its memory by what others have used.
         cron: it is run again and again at these times, and a `RecurringFuture` is returned: five
             fields, six with seconds first, or a name such as "@hourly". See docs/jobs.md.
         timezone: the time zone of `cron`; "UTC" without it.
@@ -249,10 +255,10 @@ def submit(
     conditions = NO_CONDITIONS
     if not (
         after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN
-        and no_worker_timeout is cores is memory is queue is NOT_GIVEN
+        and no_worker_timeout is cores is memory is queue is category is NOT_GIVEN
     ):
         times = (start_at, start_after, ttl, deadline)
-        given = (after, *times, detached, no_worker_timeout, cores, memory, queue)
+        given = (after, *times, detached, no_worker_timeout, cores, memory, queue, category)
         conditions = conditions_of_keywords(func, kwargs, given)
     if not (cron is timezone is until is overlap is missed is NOT_GIVEN):
         from .recurring import check_others, recurring
@@ -320,6 +326,7 @@ def map(
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
     queue: Any = NOT_GIVEN,
+    category: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[Actor, Mode]]: ...
 @overload
@@ -351,6 +358,7 @@ def map(
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
     queue: Any = NOT_GIVEN,
+    category: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -383,6 +391,7 @@ def map(
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
     queue: Any = NOT_GIVEN,
+    category: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
@@ -414,6 +423,7 @@ def map(
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
     queue: Any = NOT_GIVEN,
+    category: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> list[Future[Any, Any]]:
@@ -445,6 +455,7 @@ def map(
         cores: the threads of its worker that a call takes; see `submit`.
         memory: the bytes that a call takes of its worker's limit; see `submit`.
         queue: the name of their queue; see `submit`.
+        category: a `weft.Category`, which chooses the memory of each call; see `submit`.
         persist_to: a folder for the results, which later runs read; see `submit`.
         kwargs: keyword arguments, the same for all calls; they are sent once.
 
@@ -463,10 +474,10 @@ def map(
     conditions = NO_CONDITIONS
     if not (
         after is start_at is start_after is ttl is deadline is detached is NOT_GIVEN
-        and no_worker_timeout is cores is memory is queue is NOT_GIVEN
+        and no_worker_timeout is cores is memory is queue is category is NOT_GIVEN
     ):
         times = (start_at, start_after, ttl, deadline)
-        given = (after, *times, detached, no_worker_timeout, cores, memory, queue)
+        given = (after, *times, detached, no_worker_timeout, cores, memory, queue, category)
         conditions = conditions_of_keywords(func, kwargs, given)
     options = options_of_keywords(
         func,

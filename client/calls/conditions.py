@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 _NO_WORKER: Final = "no_worker_timeout"
 _QUEUE: Final = "queue"
+_CATEGORY: Final = "category"
 #: Those that change nothing but where a task runs, and how long it waits for that.
-_OF_WORKERS: Final = {_NO_WORKER, CORES, MEMORY, _QUEUE}
+_OF_WORKERS: Final = {_NO_WORKER, CORES, MEMORY, _QUEUE, _CATEGORY}
 #: {keyword: None}: a call without conditions.
 NO_CONDITIONS: Final[dict[str, Any]] = dict.fromkeys(
     (
         *("after", "start_at", "start_after", "ttl", "deadline", "detached"),
-        *(_NO_WORKER, CORES, MEMORY, _QUEUE),
+        *(_NO_WORKER, CORES, MEMORY, _QUEUE, _CATEGORY),
     )
 )
 

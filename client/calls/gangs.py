@@ -172,7 +172,7 @@ def submit_gang(
     if type(n) is not int or not 1 <= n <= MAX_GANG:
         raise InvalidAmount(f"{n!r:.80} is not a number of calls from 1 to {MAX_GANG}", "n")
     times = (start_at, start_after, ttl, deadline)
-    given = (after, *times, detached, no_worker_timeout, cores, memory, NOT_GIVEN)
+    given = (after, *times, detached, no_worker_timeout, cores, memory, NOT_GIVEN, NOT_GIVEN)
     conditions = conditions_of_keywords(func, kwargs, given)
     options = options_of_keywords(
         func,

@@ -15,6 +15,7 @@ from ...protocol.errors import ConfigError, InvalidAmount, InvalidDuration
 from ...protocol.settings.kinds import parse_bytes
 from ...protocol.wire.columns import MAX_SIZE
 from ...protocol.wire.options import KEYWORDS, NO_OPTIONS, OPTIONS, TaskOptions
+from .categories import check_alone, read_category
 from .conditions import READERS as CONDITIONS
 from .retries import Retries
 
@@ -46,6 +47,7 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
                 names = " and ".join(f"{name}=" for one in twice for name in OPTIONS[one].keywords)
                 raise ValueError(f"{names} say the same thing: give one of them")
             made |= read_value
+    check_alone(made)
     options = TaskOptions(**made)
     if options.allow_other_workers and not options.workers:
         raise ValueError("allow_other_workers= has no effect without workers=")
@@ -141,6 +143,7 @@ _READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "retries": _read_retries,
     "workers": _read_workers,
     **_AMOUNTS,
+    "category": read_category,
     "timeout": _read_timeout,
     "allow_other_workers": lambda value: {"allow_other_workers": bool(value)},
     **CONDITIONS,

@@ -11,6 +11,7 @@ from ...protocol.death_facts import DeathFacts
 from ...protocol.errors import (
     ActorCallInDoubt,
     ActorLost,
+    AllotmentExceeded,
     ClientClosed,
     CommClosed,
     CommError,
@@ -32,6 +33,7 @@ from ...protocol.errors import (
     WorkerDied,
 )
 from ...protocol.wire.failure import (
+    ALLOTMENT_EXCEEDED,
     GANG_ENDED,
     MAX_RELAYED_BYTES,
     MEMORY_EXCEEDED,
@@ -82,6 +84,12 @@ def _timed_out(failure: Failure) -> TaskTimedOut:
     return TaskTimedOut(key, function, timeout_us / 1e6, worker, text)
 
 
+def _allotment_exceeded(failure: Failure) -> AllotmentExceeded:
+    _, key, category, allotted, used, worker, is_own = failure
+    limit = "its max_memory=" if is_own else "the memory of the largest worker"
+    return AllotmentExceeded(key, category, allotted, used, worker, limit)
+
+
 def _gang_ended(failure: Failure) -> GangEnded:
     _, key, rank, size, kind, *fields = failure
     cause = exception_from([kind, key, *fields], key)
@@ -100,6 +108,7 @@ _MAKERS: dict[str, Callable[[list[Any]], BaseException]] = {
     "actor-in-doubt": lambda f: ActorCallInDoubt(f[1], f[2]),
     "data-lost": lambda f: DataLost(f[1], f[2]),
     MEMORY_EXCEEDED: lambda f: MemoryExceeded(f[1], f[2]),
+    ALLOTMENT_EXCEEDED: _allotment_exceeded,
     "unreachable": lambda f: CommError(
         f"the result of task {f[1]!r} is on a worker that cannot be reached from here ({f[2]}), "
         f"and the scheduler does not pass it on; its limit is {MAX_RELAYED_BYTES >> 20} MiB",

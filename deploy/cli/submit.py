@@ -57,6 +57,19 @@ _DRAW_S = 0.2
 @click.option("--cores", type=float, metavar="N", help="Threads of its worker that each takes.")
 @click.option("--memory", metavar=Size.metavar, help="What each takes of its worker's limit.")
 @click.option(
+    "--category",
+    metavar="NAME",
+    help="Give each as much memory as others of this category have used.",
+)
+@click.option(
+    "--category-mode",
+    type=click.Choice(["max throughput", "min waste", "max", "fixed"]),
+    help="How that is chosen; 'max throughput' without this.",
+)
+@click.option(
+    "--category-memory", metavar=Size.metavar, help="The most that one of the category may use."
+)
+@click.option(
     "--max-output",
     metavar=Size.metavar,
     default="1MiB",
@@ -117,6 +130,9 @@ def submit(
     resources: str | None,
     cores: float | None,
     memory: str | None,
+    category: str | None,
+    category_mode: str | None,
+    category_memory: str | None,
     max_output: str,
     keep_order: bool,
     tag: bool,
@@ -182,6 +198,10 @@ def submit(
         "memory": None if memory is None else Size().read(memory, "--memory"),
         "queue": queue,
     }
+    if category is not None:
+        options["category"] = _category(category, category_mode, category_memory)
+    elif category_mode or category_memory:
+        raise click.UsageError("--category-mode and --category-memory need --category NAME")
     times = {"start_at": start_at, "start_after": start_after, "ttl": ttl, "deadline": deadline}
     options.update({name: value for name, value in times.items() if value is not None})
     check_times(times)
@@ -267,6 +287,17 @@ def _end_by_signals(jobs: Jobs) -> list[int]:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, end)
     return came
+
+
+def _category(name: str, mode: str | None, memory: str | None) -> Any:
+    """Return a category, as it is given by options."""
+    from ...client.calls.categories import Category
+
+    most = None if memory is None else Size().read(memory, "--category-memory")
+    try:
+        return Category(name, max_memory=most) if mode is None else Category(name, mode, most)
+    except ValueError as error:
+        raise click.UsageError(f"--category: {error}") from None
 
 
 def _variables(given: tuple[str, ...]) -> dict[str, str | None]:

@@ -286,6 +286,46 @@ class MemoryExceeded(TaskError):
         return f"{self.key!r} was given up: {self.text}"
 
 
+class AllotmentExceeded(TaskError):
+    """The task has used more memory than any task of its category may, and was ended.
+
+    Give the category a larger `max_memory=`, or none, so that a task may use a whole worker; have
+    workers with more memory; or let each task do less.
+
+    Args:
+        key: the task's key.
+        category: the name of its category.
+        allotted_nbytes: what it might use.
+        used_nbytes: what it used when it was ended.
+        worker: the name of the worker that ran it.
+        limit: what has set that limit: the category's `max_memory`, or the largest worker.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        category: str,
+        allotted_nbytes: int,
+        used_nbytes: int,
+        worker: str = "",
+        limit: str = "",
+    ) -> None:
+        super().__init__(key, category, allotted_nbytes, used_nbytes, worker, limit)
+        self.category = category
+        self.allotted_nbytes = allotted_nbytes
+        self.used_nbytes = used_nbytes
+        self.worker = worker
+        self.limit = limit
+
+    def __str__(self) -> str:
+        used, allotted = self.used_nbytes, self.allotted_nbytes
+        return (
+            f"task {self.key!r} used {sized(used)} of memory ({used} bytes) at worker "
+            f"{self.worker}, and one of category {self.category!r} may use {sized(allotted)} "
+            f"({allotted} bytes), {self.limit}"
+        )
+
+
 class UnpicklableResult(TaskError):
     """The task finished, but its result cannot be pickled and so cannot leave its worker.
 

@@ -13,6 +13,8 @@ carry the same failure. Kinds and their fields:
 - `interrupted`: key; only within a worker: a dropped attempt was interrupted, and has ended
 - `timed-out`: key, the name of its function, its limit in microseconds, the worker, 1 if its
   process can be ended, how many attempts have failed
+- `allotment-exceeded`: key, the name of its category, the bytes that it might use, those that it
+  used, the worker, 1 if the limit is the category's own
 - `cancelled`: key, reason
 - `key-conflict`: key
 - `not-understood`: key, names of options
@@ -41,6 +43,8 @@ RESCHEDULE: Final = "reschedule"
 _INTERRUPTED: Final = "interrupted"
 #: The kind of the failure of a task that took too long.
 TIMED_OUT: Final = "timed-out"
+#: ... of one that used more memory than its category may.
+ALLOTMENT_EXCEEDED: Final = "allotment-exceeded"
 #: ... and of a result that did not fit.
 MEMORY_EXCEEDED: Final = "memory-exceeded"
 
@@ -85,6 +89,13 @@ def timed_out(
 ) -> Failure:
     """Make the failure of a task whose last attempt took too long."""
     return [TIMED_OUT, key, function, timeout_us, worker, int(can_end), attempts]
+
+
+def allotment_exceeded(
+    key: str, category: str, allotted: int, used: int, worker: str, *, is_own: bool
+) -> Failure:
+    """Make the failure of a task that used more memory than any of its category may."""
+    return [ALLOTMENT_EXCEEDED, key, category, allotted, used, worker, int(is_own)]
 
 
 def cancelled(key: str, reason: str) -> Failure:

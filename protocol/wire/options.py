@@ -56,6 +56,9 @@ DONE, FAILED, CANCELLED, LOST, ENDED = ENDS = ("done", "failed", "cancelled", "l
 OVERLAPS: Final = ("skip", "queue", "replace")
 #: Which runs are made of those whose time came while no scheduler was there.
 MISSED: Final = ("one", "all", "none")
+#: How the first allocation of a task is chosen from what others of its category have used; as Work
+#: Queue and TaskVine name them.
+FIXED, MAX_SEEN, MIN_WASTE, MAX_THROUGHPUT = MODES = ("fixed", "max", "min waste", "max throughput")
 #: The mark of an option that must be understood is 1 of a resource: this, and the option's name.
 MARK: Final = "understanding of "
 
@@ -141,6 +144,18 @@ def _check_gang(value: Any, buffers: list[Any]) -> list[str]:
     if not 0 <= int(texts[1]) < int(texts[2]) <= MAX_GANG:
         raise ValueError(f"a rank below a size of at most {MAX_GANG} is expected")
     return texts
+
+
+def _check_category(value: Any, buffers: list[Any]) -> dict[str, Any]:
+    """Check the name of a category, its mode, and the most that one of its tasks may use."""
+    if type(value) is not dict or value.keys() != {"name", "mode", "max_nbytes"}:
+        raise TypeError("a map of name, mode and max_nbytes is expected")
+    if not 0 < len(CHECKS["Text"](value["name"], buffers)) <= MAX_TAG_CHARS:
+        raise ValueError(f"a name of 1 to {MAX_TAG_CHARS} characters is expected")
+    if value["mode"] not in MODES:
+        raise ValueError(f"mode is one of {', '.join(MODES)}")
+    _check_size(value["max_nbytes"], buffers)
+    return value
 
 
 def _check_cron(value: Any, buffers: list[Any]) -> dict[str, Any]:
@@ -297,6 +312,13 @@ class TaskOptions(_Given):
     gang: Sequence[str] = option(_check_gang, default=(), must_understand=True)
     #: made with each assignment of one of a gang: its name, the rank, and where each of them runs
     gang_seats: Sequence[str] = option(CHECKS["Texts"], default=(), column="gangs")
+    #: tasks of which it is one: their name, how its memory is chosen, and the most of it, 0 = that
+    #: of its worker
+    category: Mapping[str, Any] = option(
+        _check_category, default={}, keyword="category", must_understand=True
+    )
+    #: made with each assignment of one of a category: the bytes that it may use
+    allotted_nbytes: int = option(_check_size, default=0, column="allotted_nbytes")
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TaskOptions:
@@ -341,9 +363,16 @@ class TaskOptions(_Given):
         return bool(self.job_queue)
 
     @property
-    def begins_with(self) -> tuple[str, int] | None:
-        """The name and the number of the tasks that begin together, of which it is one."""
-        return (self.gang[0], int(self.gang[2])) if self.gang else None
+    def held_in(self) -> tuple[object, ...]:
+        """What names the tasks with which a feature holds it, beside what it asks for; () = none.
+
+        Those of a gang begin together, those of a category when their memory is chosen.
+        """
+        if self.gang:
+            return self.gang[0], int(self.gang[2])
+        if self.category and not self.allotted_nbytes:
+            return "category", self.category["name"], *sorted(self.workers)
+        return ()
 
     @property
     def keeps_inputs(self) -> bool:

@@ -4,7 +4,8 @@ The order is that in which the hooks of one event are called:
 
 - Clients are sent the size of the cluster before anything else.
 - Gangs hold exceptions back before any feature counts them. Their places come last of what a pass
-  begins with: by then it is known which conditions are met.
+  begins with, and the memory of categories just before: by then it is known which conditions are
+  met.
 - Recovery comes next: what a peer of an earlier scheduler brings, and what is gone with it, is
   known before anything is decided upon it.
 - Sums over peers are up to date before a feature reads them.
@@ -26,6 +27,7 @@ from typing import Final
 
 from ...protocol.metrics import Metric
 from .actors import feature as actors
+from .categories import feature as categories
 from .conditions import feature as conditions
 from .conditions import no_worker_limit
 from .coordination import feature as coordination
@@ -99,6 +101,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     task_stream.FEATURE,
     plugins.FEATURE,
     attempt_ends.FEATURE,
+    categories.FEATURE,
     gangs.FEATURE,
     slow_readers.FEATURE,
     user_limits.FEATURE,

@@ -114,6 +114,7 @@ AT_ONCE_OF_MODULE = {
     "Blocking",
     "Command",  # the function of a task
     "CommandResult",
+    "Category",
     "Gang",
     "Retries",
     "Executor",  # of the standard library's kind: its futures are awaited by asyncio.wrap_future

@@ -25,7 +25,12 @@ from weft.client.core.tasks import (
     FutureState,
     Watcher,
 )
-from weft.protocol.wire.failure import GANG_ENDED, MEMORY_EXCEEDED, TIMED_OUT
+from weft.protocol.wire.failure import (
+    ALLOTMENT_EXCEEDED,
+    GANG_ENDED,
+    MEMORY_EXCEEDED,
+    TIMED_OUT,
+)
 from weft.protocol.wire.messages import Bye
 from weft.protocol.wire.options import TaskOptions
 from weft.protocol.wire.session import MISSED_HEARTBEATS
@@ -357,6 +362,8 @@ class ClientNode(ClientProcess):
         elif kind == TIMED_OUT:
             assert culprit in spec.ancestors, why
             assert culprit in sim.timed_out, why
+        elif kind == ALLOTMENT_EXCEEDED:
+            assert sim.categories.has_failed(spec, state.failure), why
         elif kind == "worker-died":
             assert culprit in spec.ancestors, why
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why

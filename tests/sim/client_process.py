@@ -298,6 +298,7 @@ def options_of(spec: Spec) -> TaskOptions:
         part_index=spec.function == INDEX,
         timeout_us=spec.timeout_us,
         gang=spec.gang,
+        category=spec.category,
     )
 
 

@@ -67,6 +67,8 @@ class Spec:
     lock: str = ""
     #: The name of its gang, its rank there and the size; [] = it is in none.
     gang: list[str] = field(default_factory=list)
+    #: Its category, as the option has it; {} = none.
+    category: dict[str, Any] = field(default_factory=dict)
     #: The serial interpreter's answer.
     value: bytes = b""
     can_finish: bool = True

@@ -20,6 +20,7 @@ from weft.worker.core.tasks import WorkerTask
 
 from . import checks, copies, following, limits, memory, pausing, plugins, reading, retiring
 from .actor_calls import ActorUsers
+from .categories import SimulatedCategories
 from .client_node import FAILED, ClientNode
 from .conditions import Conditions
 from .coordination import ObjectUsers
@@ -72,6 +73,7 @@ class Simulation:
         self.no_worker_limit_s = Random(f"no-worker limit of {seed}").choice([0.0] * 7 + [10.0])
         self.conditions = Conditions(seed, self)
         self.gangs = SimulatedGangs(seed, self)
+        self.categories = SimulatedCategories(seed, self)
         self.recurring = Recurring(seed, self.plan, self.graph)
         self.journal = SimulatedJournal(seed, self)
         #: {key: None} of tasks that failed because the memory was exhausted

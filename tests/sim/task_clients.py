@@ -23,7 +23,13 @@ from weft.client.core.events import (
     Watch,
 )
 from weft.client.core.tasks import NO_VALUE, FutureState, Watcher
-from weft.protocol.wire.failure import MEMORY_EXCEEDED, TIMED_OUT, Failure, interrupted
+from weft.protocol.wire.failure import (
+    ALLOTMENT_EXCEEDED,
+    MEMORY_EXCEEDED,
+    TIMED_OUT,
+    Failure,
+    interrupted,
+)
 from weft.protocol.wire.message import Message
 from weft.protocol.wire.messages import RegisterClient
 from weft.protocol.wire.messages import coordination as h
@@ -439,6 +445,8 @@ class Parent:
             is_right = culprit in spec.culprits or culprit in sim.excused
         elif kind == TIMED_OUT:
             is_right = culprit in sim.timed_out
+        elif kind == ALLOTMENT_EXCEEDED:
+            is_right = sim.categories.has_failed(spec, failure)
         elif kind == "worker-died":
             is_right = sim.died.get(culprit, 0) > sim.plan.allowed_deaths
         elif kind == "cancelled":

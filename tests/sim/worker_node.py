@@ -34,20 +34,21 @@ from weft.worker.core.events import (
     WorkerEvent,
 )
 from weft.worker.core.features import FEATURES
+from weft.worker.core.features.categories import WatchMemory
 from weft.worker.core.features.output import CatchOutput, OutputCame
 from weft.worker.core.features.promises import Promises
-from weft.worker.core.features.timeouts import RunningSeen, TimeLimits, WatchRunning
+from weft.worker.core.features.timeouts import WatchRunning
 from weft.worker.core.state import WorkerState
 from weft.worker.core.tasks import WorkerTask
 from weft.worker.core.validate import validate
 from weft.worker.policy import WorkerPolicy
 from weft.worker.slots.executor import WATCH_S
-from weft.worker.slots.timeouts import LOOK_S
 
 from . import amounts, parts
 from .actors import WorkerActors
 from .disks import WorkerDisk
 from .graphs import ACTOR, INDEX, LARGE, packed, value_of
+from .looks import RunningLooks
 from .memory import ProcessMemory
 from .pausing import Pauses
 from .plugins import WorkerPluginsNode
@@ -74,7 +75,7 @@ class WorkerNode:
         self.address = address
         self.host = host
         self.resources = resources
-        self.offered = announced(resources, sim.plan.nthreads, 0)
+        self.offered = announced(resources, sim.plan.nthreads, 0) | sim.categories.offered()
         self.worker_id = sim.new_id("worker")
         self.counts_amounts = amounts.are_counted_by(self.worker_id)
         self.core = WorkerState(sim.plan.nthreads, address, FEATURES, self.offered)
@@ -93,7 +94,8 @@ class WorkerNode:
         self._watching = False  #: `_look` will be called
         #: The tasks that each slot executes.
         self.running: list[WorkerTask | None] = [None] * sim.plan.nthreads
-        self._is_looking = False  #: `_look_at_running` will be called
+        self._looks = RunningLooks(self)
+        self.sees_memory = False  #: it will look at what its tasks use
         #: Attempts that were interrupted while they ran.
         self._interrupted: dict[int, None] = {}
         #: `Run` actions that a sleeping slot has not handled.
@@ -140,7 +142,7 @@ class WorkerNode:
         """Return the report of a supervisor, as if a task held the interpreter lock."""
         self.world.probes["held up"] += 1
         attempts = [task.attempt for task in self.running if task is not None]
-        self._note_timed_out(attempts)
+        self._looks.note_timed_out(attempts)
         held_ms = [int((self.world.now - self.frozen_at) * 1000)] * len(attempts)
         return m.WorkerHeldUp(worker_id=self.worker_id, attempts=attempts, held_ms=held_ms)
 
@@ -324,7 +326,9 @@ class WorkerNode:
                     if parent is not None and self.world.chance(self.sim.plan.p_interruptible):
                         self.world.at(self.world.rng.random() * 0.05, parent.interrupt)
             elif isinstance(action, WatchRunning):
-                self._look_at_running()
+                self._looks.look()
+            elif isinstance(action, WatchMemory):
+                self.sim.categories.look(self)
             else:
                 self.data.do(action)
 
@@ -346,30 +350,12 @@ class WorkerNode:
 
     def _take(self) -> list[Message]:
         messages, self.core.to_scheduler = self.core.to_scheduler, []
-        for message in messages:
-            if isinstance(message, m.AttemptsOverdue):
-                self._note_timed_out(message.attempts)
+        self._looks.note_sent(messages)
         return messages
 
-    def _note_timed_out(self, attempts: list[int]) -> None:
-        for attempt in attempts:
-            key = self.sim.executed[attempt]
-            self.sim.timed_out.setdefault(key, {})[attempt] = None
-
-    def _look_at_running(self) -> None:
-        """Pass the running tasks that have a time limit to the core, now and then."""
-        if self._is_looking:
-            return
-        running = [task.attempt for task in self.running if task is not None]
-        self._handle(RunningSeen([a for a in running if a in self.core.record(TimeLimits)]))
-        if self.core.record(TimeLimits) and self.is_alive:
-            self._is_looking = True
-            self.world.at(LOOK_S, self._look_again, is_work=False)
-
-    def _look_again(self) -> None:
-        if self.when_awake(self._look_again):
-            self._is_looking = False
-            self._look_at_running()
+    def see(self, event: WorkerEvent) -> None:
+        """Pass an event to the core that the shell makes."""
+        self._handle(event)
 
     # -- slots ------------------------------------------------------------------------------------
     def _wake(self, slot: int) -> None:

@@ -42,6 +42,7 @@ from weft.worker.core.events import (
     WorkerEvent,
 )
 from weft.worker.core.features import FEATURES
+from weft.worker.core.features.categories import WatchMemory
 from weft.worker.core.features.output import CatchOutput
 from weft.worker.core.features.promises import AnswerPromises, AskPromised, PromiseEnded
 from weft.worker.core.features.puts import EarlyValues
@@ -171,6 +172,7 @@ class Hands:
         self.interrupted: list[int] = []
         #: How often the shell was asked to look which attempts run.
         self.n_looks = 0
+        self.n_memory_looks = 0
         #: Attempts whose values are in the store.
         self.store: set[int] = set()
         self.fetches: dict[int, Fetch] = {}
@@ -247,6 +249,8 @@ class Hands:
             self.interrupted += action.attempts
         elif isinstance(action, WatchRunning):
             self.n_looks += 1
+        elif isinstance(action, WatchMemory):
+            self.n_memory_looks += 1
         elif isinstance(action, AskPromised):
             self.promises[action.key] = action
         elif isinstance(action, AnswerPromises):

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from subprocess import DEVNULL, STDOUT
@@ -18,11 +19,13 @@ from typing import IO, Any
 from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors.commands import CommandFailed, CommandResult
 from ...protocol.settings.kinds import Size
+from ...protocol.wire.messages import OWN_PROCESS
 from ..context import get_worker, is_in_task
+from ..core.tasks import AttemptUsage
 from ..slots.interrupting import TaskInterrupted, closed_here
 from .files import Input, file_names, move, put, scratch_directory
 from .places import Arguments, Places, as_word, is_keyword
-from .process_group import run_process
+from .process_group import ProcessEnd, run_process
 
 
 class Command:
@@ -203,6 +206,7 @@ class Command:
             stderr: IO[bytes] | int | None = STDOUT  # also where both have one path
             if self.stderr is None or self.stderr != self.stdout:
                 stderr = self._opened(stack, folder, self.stderr)
+            usage = _usage()
             end = run_process(
                 ["/bin/sh", "-c", self.words[0]] if self.is_shell else self.words,
                 env=_environment(self.env),
@@ -213,7 +217,10 @@ class Command:
                 keep_nbytes=self.max_output,
                 timeout_s=inf if self.timeout_s is None else self.timeout_s,
                 is_wanted=_is_wanted(),
+                seen=None if usage is None else partial(_note_memory, usage),
             )
+            if usage is not None:
+                _note_end(usage, end)
             if end.returncode and not _is_wanted()():
                 raise TaskInterrupted
             result = CommandResult(
@@ -342,6 +349,25 @@ def _stream(option: str, value: Any, numbers: Mapping[int, str]) -> str | int | 
 def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
     env = {**os.environ, **changes}
     return {name: value for name, value in env.items() if value is not None}
+
+
+def _usage() -> AttemptUsage | None:
+    """Return where the task of this thread notes what it uses; None if it is not measured."""
+    return getattr(get_worker().task, "usage", None) if is_in_task() else None
+
+
+def _note_memory(usage: AttemptUsage, nbytes: int) -> None:
+    """Note the memory that the program has now, or has had."""
+    usage.kind = OWN_PROCESS
+    usage.peak_nbytes = max(usage.peak_nbytes, nbytes)
+
+
+def _note_end(usage: AttemptUsage, end: ProcessEnd) -> None:
+    """Add what a program has used that has ended."""
+    _note_memory(usage, end.peak_nbytes or 0)
+    usage.cpu_us += int(end.cpu_s * 1e6)
+    usage.read_nbytes += end.read_nbytes
+    usage.written_nbytes += end.written_nbytes
 
 
 def _is_wanted() -> Callable[[], bool]:

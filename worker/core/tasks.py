@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ...protocol.wire.messages import NO_HASH
+from ...protocol.wire.messages import ALONE, NO_HASH
 from ...protocol.wire.payload import Blob
 
 if TYPE_CHECKING:
@@ -75,12 +75,45 @@ class WorkerFunction:
 NO_FUNCTION = WorkerFunction(b"", None)
 
 
+class AttemptUsage:
+    """What an attempt may use, and what it has used so far.
+
+    A program that it runs writes this in its own thread, and the loop reads it.
+    """
+
+    __slots__ = (
+        "cpu_us",
+        "kind",
+        "limit_nbytes",
+        "peak_nbytes",
+        "read_nbytes",
+        "report_at",
+        "written_nbytes",
+    )
+
+    def __init__(self, limit_nbytes: int) -> None:
+        #: The memory that it may use.
+        self.limit_nbytes = limit_nbytes
+        #: OWN_PROCESS, ALONE or SHARED: whose memory was measured.
+        self.kind = ALONE
+        #: The most memory that was seen; 0 = none was seen.
+        self.peak_nbytes = 0
+        #: Of its own processes; 0 = not known.
+        self.cpu_us = 0
+        self.read_nbytes = 0
+        self.written_nbytes = 0
+        #: When it is reported next that it uses too much.
+        self.report_at = 0.0
+
+
 class WorkerTask:
     """One attempt of one key: work to do here, or (a copy of) the value that it made."""
 
     #: what it knows of those that run with it; not set of others: the name of their run, its rank,
     #: and the addresses of the workers of all
     together: list[str]
+    #: what it may use, and has used; not set of those that are not measured
+    usage: AttemptUsage
 
     __slots__ = (
         "args",
@@ -102,6 +135,7 @@ class WorkerTask:
         "spec_hash",
         "state",
         "together",
+        "usage",
         "waiters",
         "wanted",
     )

@@ -148,7 +148,7 @@ class TaskExecutor:
         self.clocks = [SlotClock() for _ in state.slots]
         #: {thread: the context of its slot, whose key is that of the task that runs there}.
         self._contexts: dict[int, WorkerContext] = {}
-        self.interrupts = Interrupts(state, self._contexts, self.handle, crashed)
+        self.interrupts = Interrupts(state, self._contexts, self.store, self.handle, crashed)
 
     def start(self) -> None:
         """Start the threads. They are daemons: a task that never ends does not keep the process."""
@@ -557,12 +557,13 @@ class TaskExecutor:
     def _report(self, report: ChunkDone, values: list[Any]) -> bool:
         """Report the slot's finished tasks; return whether there is something in its chunk."""
         self.interrupts.gates[report.slot].close()
-        if self.state.busy and records_times(self.state):
-            report.types = [short_type_name(value) for value in values]
+        if self.state.busy:
+            if records_times(self.state):
+                report.types = [short_type_name(value) for value in values]
+            self.interrupts.memory.look(report.attempts)
         # First the store: as soon as the core has a record of a value, other threads may read it.
         self.store.put(report.attempts, values, report.nbytes)
-        output = self._output
-        if output is not None and output.is_filled:
+        if (output := self._output) is not None and output.is_filled:
             self.send_output(output.take(threading.get_ident()))
         more = self.handle(report, report.slot)
         if self.store.nbytes > self.store.watched:

@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.host.blocking import gate_here
 from ...protocol.wire.failure import reschedule
 from ..core.events import ChunkDone, InterruptRunning, WorkerAction, WorkerEvent
+from ..core.features.categories import WatchMemory
 from ..core.features.timeouts import WatchRunning
 from .timeouts import RunningWatch
+from .usage import MemoryWatch
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from ..context import WorkerContext
     from ..core.state import WorkerState
     from ..core.tasks import WorkerTask
+    from ..data.store import Store
 
 #: A task that has looked at the flag has this long to end by itself, seconds.
 FLAG_S: Final = 1.0
@@ -150,15 +153,27 @@ class Interrupts:
     `is_asked`, `was_asked` and `was_mistaken` are for threads of slots, all others for the loop's.
     """
 
-    __slots__ = ("_contexts", "_due", "_is_stepping", "_looked", "_state", "gates", "watch")
+    __slots__ = (
+        "_contexts",
+        "_due",
+        "_is_stepping",
+        "_looked",
+        "_state",
+        "gates",
+        "memory",
+        "watch",
+    )
 
     def __init__(
         self,
         state: WorkerState,
         contexts: dict[int, WorkerContext],
+        store: Store,
         handle: Callable[[WorkerEvent], object],
         crashed: Callable[[BaseException], object],
     ) -> None:
+        #: Looks how much memory the process takes.
+        self.memory = MemoryWatch(state, contexts, store, handle, crashed)
         #: Looks which tasks run.
         self.watch = RunningWatch(state, contexts, handle, crashed)
         self._state = state
@@ -198,6 +213,8 @@ class Interrupts:
             self.ask(action.attempts, loop)
         elif isinstance(action, WatchRunning):
             self.watch.start(loop)
+        elif isinstance(action, WatchMemory):
+            self.memory.start(loop)
         else:
             return False
         return True

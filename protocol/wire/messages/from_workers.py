@@ -26,6 +26,12 @@ NOT_BEGUN: Final = 0
 RETURNED: Final = 1
 INTERRUPTED: Final = 2
 
+#: The memory that was measured: that of the attempt's own processes; of its worker's process while
+#: no other attempt ran there, or while others did.
+OWN_PROCESS: Final = 0
+ALONE: Final = 1
+SHARED: Final = 2
+
 
 @message(
     64,
@@ -172,6 +178,47 @@ class AttemptsOverdue(Message):
 
     attempts: Ints
     timeouts_us: Sizes  #: how long each may run
+
+
+@message(212, by=WORKERS, columns=("attempts", "used_nbytes"))
+class AttemptsExceeded(Message):
+    """Report attempts that use more memory than they may. The scheduler drops them.
+
+    They are reported again as long as it has not done so.
+    """
+
+    attempts: Ints
+    used_nbytes: Sizes
+
+
+@message(
+    213,
+    by=WORKERS,
+    columns=(
+        "attempts",
+        "wall_us",
+        "cpu_us",
+        "peaks_nbytes",
+        "read_nbytes",
+        "written_nbytes",
+        "kinds",
+    ),
+)
+class AttemptsMeasured(Message):
+    """Report what attempts of categories have used; it comes before the report of their ends.
+
+    `kinds` are OWN_PROCESS, ALONE or SHARED: the numbers are those of processes of the attempt's
+    own; of its worker's, where nothing else ran; or of its worker's, with others. What is not
+    known is 0.
+    """
+
+    attempts: Ints
+    wall_us: Sizes
+    cpu_us: Sizes
+    peaks_nbytes: Sizes
+    read_nbytes: Sizes
+    written_nbytes: Sizes
+    kinds: Ints
 
 
 @message(71, by=WORKERS)

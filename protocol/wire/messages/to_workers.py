@@ -29,7 +29,14 @@ WANTED_LARGE = 2
     48,
     to=WORKERS,
     columns=("keys", "function_of", "attempts", "priorities", "args", "wanted"),
-    optional_columns=("dependencies", "spec_hashes", "n_raised", "timeouts_us", "gangs"),
+    optional_columns=(
+        "dependencies",
+        "spec_hashes",
+        "n_raised",
+        "timeouts_us",
+        "gangs",
+        "allotted_nbytes",
+    ),
     tables=(
         ("functions", "function_blobs", "function_clients", "function_options"),
         ("located_keys", "located_attempts", "located_nbytes", "located_holders"),
@@ -47,7 +54,8 @@ class AssignTasks(Message):
     `n_raised` counts the exceptions of earlier attempts; the worker keeps it for the next
     scheduler. `timeouts_us` is how long each may run. Of the options of the rows that point to a
     function, `function_options` has `resources`, if there are any. `gangs` has the name of a gang,
-    the rank in it, and the addresses of the workers of all its tasks.
+    the rank in it, and the addresses of the workers of all its tasks. What a row uses that has
+    `allotted_nbytes` is measured, and reported if it is more.
     """
 
     functions: Ids
@@ -73,6 +81,7 @@ class AssignTasks(Message):
     promised_holders: Texts = field(default_factory=list)  #: addresses
     function_options: Options = field(default_factory=list)  #: empty if no row has any
     gangs: KeyLists = field(default_factory=list)  #: empty if no row is one of a gang
+    allotted_nbytes: Sizes = field(default_factory=list)  #: 0 = not measured; empty if none is
 
 
 @message(49, to=WORKERS, columns=("attempts",))

@@ -16,6 +16,7 @@ from ....protocol.rotation import level_of
 from ....protocol.wire.question_arguments import Info
 from ....protocol.wording import counted, listed, sized
 from ..actors.waits import waits_at
+from ..categories.allotting import why_unallotted
 from ..conditions.feature import why_deferred
 from ..coordination import cycles
 from ..coordination.kinds import blockers_of
@@ -151,6 +152,8 @@ def _why_waiting(state: SchedulerState, task: SchedulerTask) -> TaskReason:
         gang, details = ("", []) if missing else why_waiting(state, task)
         if gang:
             return TaskReason(f"it waits {gang}", details)
+        if not missing and (text := why_unallotted(state, task)):
+            return TaskReason(f"it waits {text}")
         return TaskReason(f"it needs {_named(missing)}", following=first)
     inputs = f"; it needs {_named(missing)}, too" if missing else ""
     watched = None if key is None else state.tasks.get(key)
@@ -256,8 +259,8 @@ def _why_no_worker(state: SchedulerState, task: SchedulerTask) -> TaskReason:
     if task in state.paused:
         left_s = max(state.paused[task].when - state.awake_s, 0.0)
         return TaskReason(
-            f"it has raised, taken too long, or asked for another worker, and runs again within "
-            f"{left_s:.3g} s"
+            "it has raised, taken too long, used too much memory, or asked for another worker, and "
+            f"runs again within {left_s:.3g} s"
         )
     if held := why_held_by_queue(state, task) or why_held(state, task):
         return TaskReason(held)

@@ -394,7 +394,7 @@ def _new_function(
 def class_of(state: SchedulerState, options: TaskOptions, is_deferred: bool = False) -> TaskClass:
     """Return the class of tasks with these options, or for as long as a feature defers them."""
     amounts, takes_thread = options.resources, options.takes_thread
-    together = options.begins_with
+    together = options.held_in
     if not (options.workers or amounts or is_deferred or together) and takes_thread:
         return state.default_class
     workers = tuple(sorted(options.workers))

@@ -26,6 +26,16 @@ def test_a_single_run_is_as_if_it_was_started_here(tmp_path):
     assert (done.stdout, done.stderr, done.returncode) == ("b\n", "", 0)
 
 
+def test_a_run_of_a_category_may_use_no_more_than_that(tmp_path):
+    limits = "--category", "small", "--category-memory", "30MB"
+    line = "head -c 400000000 /dev/zero | tail -n 1 | wc -c; sleep 3"  # workload
+    done = submit(tmp_path, *limits, "--", line)
+    assert "category 'small' may use 28.6 MiB (30000000 bytes), its max_memory=" in done.stderr
+    assert done.returncode != 0
+    done = submit(tmp_path, "--category-mode", "max", "--", "true")
+    assert "need --category NAME" in done.stderr
+
+
 def test_printed_bytes_pass_as_they_are_whatever_the_encoding_is(tmp_path):
     words = ["submit", "--local", "--", r"printf 'a\377\303\251'; printf '\376' >&2"]
     done = subprocess.run(

@@ -58,6 +58,7 @@ EXAMPLES = [
     errors.WorkerDied("inc-1", 3, "worker-2", "killed by signal 9", DEATH),
     errors.TaskCancelled("inc-1", "the client was closed"),
     errors.DataLost("data-1", "its only worker died"),
+    errors.AllotmentExceeded("fit-3", "fits", 1 << 30, 3 << 29, "w0", "its max_memory="),
     errors.MemoryExceeded("load-7", "w0 uses 330 of 381 MiB; release results"),
     errors.NoWorker("inc-1", 2.5, "no worker offers GPU: 1"),
     errors.GangEnded("train-1", 1, 4, "ValueError: no such file"),

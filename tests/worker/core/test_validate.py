@@ -10,13 +10,20 @@ from tests.worker.builders import SLOW, Hands, assign, drop, locate
 from weft.protocol.errors import InvalidState
 from weft.protocol.wire.messages import DropAttempts
 from weft.worker.core.features import FEATURES
+from weft.worker.core.features.categories import MeasuredAttempts
 from weft.worker.core.features.desired_copies import DesiredCopies
 from weft.worker.core.features.promises import AskPromised, Promises
 from weft.worker.core.features.puts import EarlyValues
 from weft.worker.core.features.timeouts import TimeLimit, TimeLimits
 from weft.worker.core.ready import ReadyTasks
 from weft.worker.core.state import WorkerState
-from weft.worker.core.tasks import NO_ATTEMPT, NO_FUNCTION, WorkerFunction, WorkerTask
+from weft.worker.core.tasks import (
+    NO_ATTEMPT,
+    NO_FUNCTION,
+    AttemptUsage,
+    WorkerFunction,
+    WorkerTask,
+)
 from weft.worker.core.validate import OF_RECORDS, OF_STATE, validate
 
 
@@ -221,6 +228,9 @@ BREAKS: dict[str, Callable[[WorkerState], object]] = {
     "owed names cancelled attempts": lambda state: state.owed.update({4: None}),
     "timeouts lists unfinished tasks, those that run with their begin": (
         lambda state: state.record(TimeLimits).update({2: TimeLimit(5)})
+    ),
+    "measured attempts are unfinished, and those that have used memory run": (
+        lambda state: state.record(MeasuredAttempts).update({2: AttemptUsage(5)})
     ),
     "awaited attempts are unfinished here, or early": lambda state: state.awaited.update({99: [1]}),
     "early attempts are awaited, and above all that were assigned": (

@@ -12,6 +12,7 @@ from weft.protocol.wire.failure import RESCHEDULE
 from weft.worker.core.events import ChunkDone
 from weft.worker.core.features import FEATURES
 from weft.worker.core.state import WorkerState
+from weft.worker.data.store import Store
 from weft.worker.slots.interrupting import Interrupts, SlotGate, TaskInterrupted, mend
 
 
@@ -153,7 +154,7 @@ def test_a_thread_is_interrupted_once_for_each_time_that_it_is_asked():
     state: Any = WorkerState(1, "", FEATURES)
     state.cancelled.update({7: None})
     loop = Timers()
-    interrupts = Interrupts(state, contexts, print, print)
+    interrupts = Interrupts(state, contexts, Store(), print, print)
     hits = []
 
     class Counting(SlotGate):
@@ -181,7 +182,7 @@ def test_a_thread_is_interrupted_once_for_each_time_that_it_is_asked():
 def test_a_task_that_has_looked_at_the_flag_gets_time():
     state: Any = WorkerState(1, "", FEATURES)
     state.cancelled.update({7: None, 8: None})
-    interrupts = Interrupts(state, {}, print, print)
+    interrupts = Interrupts(state, {}, Store(), print, print)
     assert not interrupts.is_asked(7)
     interrupts.ask([7, 8], Timers())
     assert interrupts.is_asked(7)

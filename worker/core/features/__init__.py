@@ -9,12 +9,24 @@ from __future__ import annotations
 from typing import Final
 
 from ..feature import WorkerFeature
-from . import actor_waits, desired_copies, gangs, memory, output, promises, puts, timeouts, times
+from . import (
+    actor_waits,
+    categories,
+    desired_copies,
+    gangs,
+    memory,
+    output,
+    promises,
+    puts,
+    timeouts,
+    times,
+)
 
 __all__ = ["FEATURES"]
 
 FEATURES: Final[tuple[WorkerFeature, ...]] = (
     actor_waits.FEATURE,
+    categories.FEATURE,
     desired_copies.FEATURE,
     gangs.FEATURE,
     memory.FEATURE,

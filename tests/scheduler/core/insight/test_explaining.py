@@ -166,7 +166,7 @@ def test_a_task_that_pauses_before_a_retry_has_the_time_that_is_left(board):
     board.raise_(worker, "a")
     board.tick(1.0)
     (text,) = reasons(board, "a")
-    assert text.startswith("a no_worker: it has raised, taken too long, or asked")
+    assert text.startswith("a no_worker: it has raised, taken too long, used too much")
     assert text.endswith("runs again within 3 s")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .category_breakages import CATEGORY_BREAKAGES
 from .conditions_breakages import CONDITIONS_BREAKAGES
 from .gang_breakages import GANG_BREAKAGES
 from .interruption_breakages import INTERRUPTION_BREAKAGES
@@ -17,6 +18,7 @@ from .user_breakages import USER_BREAKAGES
 
 #: {invariant: what breaks it}, of a `Broken` board
 FEATURE_BREAKAGES: dict[str, Callable[[Any], object]] = {
+    **CATEGORY_BREAKAGES,
     **CONDITIONS_BREAKAGES,
     **GANG_BREAKAGES,
     **INTERRUPTION_BREAKAGES,

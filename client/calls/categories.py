@@ -1,0 +1,90 @@
+"""`Category`: tasks of one kind, which get as much memory as those before them have used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...protocol.amounts import MEMORY, is_amount
+from ...protocol.errors import ConfigError, InvalidAmount
+from ...protocol.settings.kinds import parse_bytes
+from ...protocol.wire.columns import MAX_SIZE, MAX_TAG_CHARS
+from ...protocol.wire.options import MAX_THROUGHPUT, MODES
+from ...protocol.wording import nearest
+
+
+@dataclass(frozen=True)
+class Category:
+    """Tasks that use about as much memory as each other: `submit(f, x, category=Category("fits"))`.
+
+    The scheduler measures what tasks of the category use. The first ones get the largest
+    allocation, so each is alone on its worker as far as others name memory. Later ones get as much
+    as the mode says. A task that uses more is ended and run again with the largest allocation,
+    which counts neither as a failure nor as a retry. If that does not suffice, it fails with
+    `AllotmentExceeded`.
+
+    Categories of one name are one, for all clients; the mode and maximum of the latest call count.
+
+    Args:
+        name: of the category.
+        mode: how the first allocation of a task is chosen. "max throughput" lets most tasks end in
+            a given time and memory; "min waste" leaves least memory unused; "max" is the most that
+            was seen; "fixed" is the largest allocation, and nothing is learned.
+        max_memory: the largest allocation, bytes or "4GB"; None = all memory of a worker.
+
+    Raises:
+        InvalidAmount: the maximum is no size.
+        ValueError: the name or the mode is wrong.
+    """
+
+    name: str
+    mode: str = MAX_THROUGHPUT
+    max_memory: int | float | str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not 0 < len(self.name) <= MAX_TAG_CHARS:
+            text = (
+                f"a category has a name of 1 to {MAX_TAG_CHARS} characters, not {self.name!r:.80}"
+            )
+            raise ValueError(text)
+        if self.mode not in MODES:
+            close = nearest(str(self.mode), MODES, 0.5)
+            hint = f"; did you mean {close!r}?" if close else ""
+            raise ValueError(f"mode= is one of {', '.join(MODES)}, not {self.mode!r:.80}{hint}")
+        self.max_nbytes  # noqa: B018 - a wrong size is refused here
+
+    @property
+    def max_nbytes(self) -> int:
+        """The largest allocation, bytes; 0 = all memory of a worker."""
+        size: Any = self.max_memory
+        if size is None:
+            return 0
+        if isinstance(size, str):
+            try:
+                size = parse_bytes(size)
+            except ConfigError as error:
+                raise InvalidAmount(error.text, "max_memory") from None
+        if not is_amount(size) or not 1 <= size <= MAX_SIZE:
+            text = f"{size!r:.80} is not a size; write for example 4GB, 512MiB or 2000000000"
+            raise InvalidAmount(text, "max_memory")
+        return int(size)
+
+
+def read_category(value: Any) -> dict[str, Any]:
+    """Return what is sent of a category."""
+    if not isinstance(value, Category):
+        raise TypeError(
+            f'category= is a weft.Category, as category=weft.Category("fits"), not {value!r:.80}'
+        )
+    facts = {"name": value.name, "mode": value.mode, "max_nbytes": value.max_nbytes}
+    return {"category": facts}
+
+
+def check_alone(made: dict[str, Any]) -> None:
+    """Refuse a category where the memory of a task is given, too.
+
+    Raises:
+        ValueError: both are given.
+    """
+    if "category" in made and MEMORY in made.get("resources", {}):
+        raise ValueError("category= and memory= say the same thing: give one of them")

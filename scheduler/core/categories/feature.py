@@ -1,0 +1,150 @@
+"""Categories: tasks of one kind, which get as much memory as those before them have used.
+
+`sizing` chooses how much, `allotting` gives it to tasks. Here is what workers report: what attempts
+have used, and that one uses more than it was given. Such an attempt is dropped and interrupted, as
+one that takes too long. Its task is run again with the largest allocation of the category, and that
+counts as no failure. With that it fails (`AllotmentExceeded`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import allotment_exceeded
+from ....protocol.wording import sized
+from ..feature import Departure, Feature, StateMetric
+from ..interruption.interrupted import note_ended
+from ..interruption.interrupting import interrupt
+from ..interruption.time_limits import wait_for_end
+from ..invariants.checking import differences
+from ..moves.transitions import abandon, err, take_back_from
+from ..records.peers import WorkerHandle
+from ..records.tasks import WAITING, SchedulerTask
+from .allotting import (
+    allot_again,
+    could_run,
+    is_held,
+    largest_for,
+    on_ready,
+    on_submitted,
+    review,
+    settle,
+    workers_changed,
+)
+from .records import Categories, categories_of, category_of
+
+if TYPE_CHECKING:
+    from ..state import SchedulerState
+
+
+# -- what workers report ---------------------------------------------------------------------------
+def on_measured(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsMeasured) -> None:
+    """Learn from what attempts have used that have ended well."""
+    rows = zip(message.attempts, message.wall_us, message.peaks_nbytes, message.kinds, strict=True)
+    for attempt, wall_us, peak_nbytes, kind in rows:
+        task = ws.processing.get(attempt)
+        category = None if task is None else category_of(state, task.group.options)
+        if category is None:
+            state.counters.reports_stale += 1
+        elif kind != m.SHARED and peak_nbytes and category.sizing.note(peak_nbytes, wall_us / 1e6):
+            review(state, category)
+
+
+def on_exceeded(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsExceeded) -> None:
+    """End attempts that use more than they were given; run their tasks again with more."""
+    ended: list[int] = []
+    again: dict[SchedulerTask, int] = {}
+    for attempt, used in zip(message.attempts, message.used_nbytes, strict=True):
+        task = ws.processing.get(attempt)
+        category = None if task is None else category_of(state, task.group.options)
+        if task is None or category is None:
+            if not any(dropped(state, ws, attempt) for dropped in state.features.stale_overdue):
+                state.counters.reports_stale += 1
+            continue
+        ended.append(attempt)
+        options = task.group.options
+        allotted, largest = options.allotted_nbytes, largest_for(state, category, options)[0]
+        text = f"used {sized(used)} of memory, more than its category gave it"
+        note_ended(state, ws, task, text)
+        state.story.note(state.now, f"{text}, on {ws.name}", [task.key])
+        if allotted < largest:
+            category.note_repeated(task)
+            again[task] = attempt
+            continue
+        is_own = largest == category.max_nbytes
+        name = category.name
+        err(state, task, allotment_exceeded(task.key, name, largest, used, ws.name, is_own=is_own))
+    # A failure in the same message may have taken away the need for a repetition.
+    left = {task: None for task in again if task.worker is ws}
+    for task in left:
+        abandon(state, task)
+        category = category_of(state, task.group.options)
+        assert category is not None
+        allot_again(state, category, task)
+    take_back_from(state, ws, left)
+    for task in left:
+        wait_for_end(state, task, again[task])
+    if ended:
+        interrupt(state, ws, ended, "too large")
+
+
+def _on_worker(state: SchedulerState, ws: WorkerHandle) -> None:
+    workers_changed(state)
+
+
+def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    workers_changed(state)
+
+
+# -- invariants ------------------------------------------------------------------------------------
+def _unlisted(state: SchedulerState) -> list[SchedulerTask]:
+    """Return tasks that wait for nothing but memory, and would never be given any."""
+    categories = categories_of(state)
+    listed = {row[2] for category in categories.waiting for row in category.waiting}
+    ready = (t for t in state.tasks.values() if t.state == WAITING and could_run(t))
+    return [task for task in ready if task not in listed]
+
+
+FEATURE: Final = Feature(
+    name="categories",
+    records=(Categories,),
+    handlers={m.AttemptsMeasured: on_measured, m.AttemptsExceeded: on_exceeded},
+    submitted_with={"category": on_submitted},
+    deferred_ready=(on_ready,),
+    settling=((Categories, settle),),
+    worker_joined=(_on_worker,),
+    worker_leaving=(_on_worker,),
+    worker_gone=(_on_worker_gone,),
+    metrics=(
+        StateMetric(
+            "category_attempts_repeated_total",
+            "Attempts that were run again with more memory, by category.",
+            ("category",),
+            read=lambda state: {
+                c.name: c.n_repeated for c in categories_of(state).by_name.values() if c.n_repeated
+            },
+        ),
+    ),
+    invariants={
+        "a category lists its tasks that wait for memory": _unlisted,
+        "categories with waiting tasks are known": lambda s: differences(
+            categories_of(s).waiting,
+            [c for c in categories_of(s).by_name.values() if c.waiting],
+        ),
+        "categories are busy while one is to be looked at": lambda s: [
+            category
+            for category in (*categories_of(s).waiting, *categories_of(s).to_review)
+            if Categories not in s.busy
+        ],
+        "categories are busy while all tasks are to be looked at": lambda s: [
+            "all" for _ in range(categories_of(s).must_sweep) if Categories not in s.busy
+        ],
+        "a task that was given memory is held no more": lambda s: [
+            task
+            for category in categories_of(s).by_name.values()
+            for task in category.given
+            if task.state in ("queued", "no_worker") and is_held(task)
+        ],
+    },
+)

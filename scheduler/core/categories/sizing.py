@@ -1,0 +1,104 @@
+"""How much memory a task of a category is given, by what those before it have used.
+
+Owns the measured peaks of one category, and chooses its *first allocation*. A task that needs more
+is run again with the largest one. No clock, no state of the scheduler: numbers come in, and a
+number comes out.
+
+The modes are those of Work Queue and TaskVine. The model is that of B. Tovar and others, "A Job
+LearnedPeaks Strategy for High-Throughput Scientific Workflows", IEEE Transactions on Parallel and
+Distributed Systems 29(2), 2018.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....protocol.wire.options import FIXED, MAX_SEEN, MIN_WASTE
+
+#: So many tasks have to be measured before their peaks count.
+FIRST_REVIEW: Final = 5
+#: After a review the next one comes when so many times as many tasks are measured.
+GROWTH: Final = 1.25
+#: Peaks between a power of two and the next one are rounded up to one of so many steps.
+STEPS: Final = 16
+#: ... and no allocation is smaller, bytes.
+LEAST_NBYTES: Final = 1 << 20
+
+
+class LearnedPeaks:
+    """The peaks of the measured tasks of a category."""
+
+    __slots__ = ("n_measured", "next_review", "peaks")
+
+    def __init__(self) -> None:
+        #: {peak, rounded up: [number of tasks, sum of their seconds]}
+        self.peaks: dict[int, list[float]] = {}
+        #: The sum of these numbers.
+        self.n_measured = 0
+        #: As soon as so many are measured, the allocation is chosen anew.
+        self.next_review = FIRST_REVIEW
+
+    def note(self, peak_nbytes: int, wall_s: float) -> bool:
+        """Note what a task has used that ended well; return whether the allocation is to change."""
+        row = self.peaks.setdefault(rounded_up(peak_nbytes), [0, 0.0])
+        row[0] += 1
+        row[1] += max(wall_s, 1e-6)
+        self.n_measured += 1
+        if self.n_measured < self.next_review:
+            return False
+        self.next_review = int(self.n_measured * GROWTH) + 1
+        return True
+
+    def first(self, mode: str, largest: int) -> int:
+        """Return the allocation of the first attempt of a task, bytes; O(number of peaks).
+
+        Let a be an allocation, m the largest one, r the peak of a task and t its time; P is the
+        share of tasks, and E[t; r > a] the sum of the times of those with r > a, divided by the
+        number of all. A task that needs more than a has run in vain for its whole time, and then
+        runs with m. So the mean use of memory over time by a task is
+
+            U(a) = a E[t] + m E[t; r > a]
+
+        "min waste" takes the a with the least U(a): what tasks really use does not depend on a, so
+        what is wasted is least as well. "max throughput" takes the a with the greatest
+
+            T(a) = (m/a P(r <= a) + P(r > a)) / (E[t] + E[t; r > a])
+
+        the number of tasks that end in the place of one with m, by the time that each takes with
+        its repetition. "max" takes the greatest peak that was seen, and "fixed" takes m. The
+        candidates are the peaks that were seen: between two of them only a grows.
+
+        Args:
+            mode: one of `protocol.wire.options.MODES`.
+            largest: m: the category's maximum, or a whole worker.
+        """
+        if mode == FIXED or self.n_measured < FIRST_REVIEW:
+            return largest
+        peaks = sorted(self.peaks.items())
+        if mode == MAX_SEEN:
+            return min(peaks[-1][0], largest)
+        total_s = sum(row[1] for _, row in peaks)
+        n_below, above_s = 0.0, total_s
+        chosen, best = largest, float("-inf")
+        for peak, (n, sum_s) in peaks:
+            size = min(peak, largest)
+            n_below += n
+            above_s = max(above_s - sum_s, 0.0)
+            if mode == MIN_WASTE:
+                value = -(size * total_s + largest * above_s)
+            else:
+                share = n_below / self.n_measured
+                value = (largest / size * share + 1 - share) / (total_s + above_s)
+            if value > best:
+                chosen, best = size, value
+            if size == largest:
+                break
+        return chosen
+
+
+def rounded_up(nbytes: int) -> int:
+    """Return the next of the sizes that are told apart: little more, or the least one."""
+    if nbytes <= LEAST_NBYTES:
+        return LEAST_NBYTES
+    step = (1 << ((nbytes - 1).bit_length() - 1)) // STEPS
+    return -(-nbytes // step) * step

@@ -1,0 +1,47 @@
+"""`weft.Category`, and what is sent of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft import Category
+from weft.client.calls.options import make_options
+from weft.protocol.errors import InvalidAmount
+
+
+def test_a_category_is_sent_with_its_mode_and_maximum():
+    options = make_options({"category": Category("fits", "min waste", "2GB")})
+    assert options.category == {"name": "fits", "mode": "min waste", "max_nbytes": 2 * 10**9}
+    assert options.held_in == ("category", "fits")
+
+
+def test_without_more_most_tasks_are_to_end_and_a_worker_is_the_maximum():
+    facts = make_options({"category": Category("fits")}).category
+    assert facts == {"name": "fits", "mode": "max throughput", "max_nbytes": 0}
+
+
+@pytest.mark.parametrize("name", ["", "x" * 100_000, None])
+def test_a_wrong_name_is_refused(name):
+    with pytest.raises(ValueError, match="a name of 1 to"):
+        Category(name)
+
+
+def test_a_wrong_mode_is_refused_and_the_nearest_is_named():
+    with pytest.raises(ValueError, match="did you mean 'min waste'"):
+        Category("fits", "min_waste")
+
+
+@pytest.mark.parametrize("size", ["8 bananas", -1, 0, True, float("inf")])
+def test_a_wrong_maximum_is_refused(size):
+    with pytest.raises(InvalidAmount):
+        Category("fits", max_memory=size)
+
+
+def test_a_name_alone_is_refused():
+    with pytest.raises(TypeError, match=r"weft.Category"):
+        make_options({"category": "fits"})
+
+
+def test_memory_is_given_only_once():
+    with pytest.raises(ValueError, match="say the same thing"):
+        make_options({"category": Category("fits"), "memory": "1GB"})

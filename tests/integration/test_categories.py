@@ -1,0 +1,69 @@
+"""Tasks of categories on real workers: what they use is measured, and too much is ended."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import weft
+from weft.protocol.errors import AllotmentExceeded
+
+MB = 10**6
+
+
+def _fill(mb: int) -> int:
+    import threading
+
+    held = bytearray(mb * MB)
+    threading.Event().wait(0.1)  # workload
+    return len(held) // MB
+
+
+def _fill_and_wait(mb: int) -> int:
+    import threading
+
+    held = bytearray(mb * MB)
+    while not weft.get_worker().is_cancelled:
+        threading.Event().wait(0.01)  # workload
+    return len(held)
+
+
+@pytest.fixture
+def client():
+    with weft.Client(n_workers=1, threads_per_worker=2, memory_limit="2GB") as client:
+        yield client
+
+
+def test_a_function_that_uses_more_than_its_category_may_fails_with_what_it_used(client):
+    small = weft.Category("small", max_memory="50MB")
+    error = client.submit(_fill_and_wait, 200, category=small).exception(timeout=60)
+    assert isinstance(error, AllotmentExceeded)
+    assert (error.category, error.allotted_nbytes, error.limit) == (
+        *("small", 50 * MB),
+        "its max_memory=",
+    )
+    assert error.used_nbytes > 150 * MB
+
+
+def test_a_program_that_uses_more_is_run_again_with_a_whole_worker(client):
+    fills = weft.Category("fills", mode="max")
+    fill = weft.Command("head -c {0}000000 /dev/zero | tail -n 1 | wc -c; sleep {1}")  # workload
+    small = [client.submit(fill, 20 + i, 0.2, category=fills) for i in range(5)]
+    assert [int(run.stdout) for run in client.gather(small)] == [(20 + i) * MB for i in range(5)]
+    large = client.submit(fill, 400, 3, category=fills)
+    assert int(large.result(timeout=60).stdout) == 400 * MB
+    first, last = large.attempts()
+    assert re.match(r"used .* of memory, more than its category gave it", first.end)
+    assert last.end == "finished"
+
+
+def test_functions_have_results_whether_they_are_measured_or_not(client):
+    fits = weft.Category("fits")
+    assert client.gather(client.map(_fill, [5] * 12, pure=False, category=fits)) == [5] * 12
+
+
+def test_functions_in_the_process_of_a_program_are_not_measured():
+    with weft.Client(processes=False, n_workers=2, threads_per_worker=1) as client:
+        small = weft.Category("small", max_memory="1MB")
+        assert client.submit(_fill, 30, category=small).result(timeout=60) == 30

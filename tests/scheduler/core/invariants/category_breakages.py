@@ -1,0 +1,52 @@
+"""How each invariant of categories is broken, for `test_validate.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.scheduler.core.categories.allotting import hold
+from weft.scheduler.core.categories.records import CategoryRecord, categories_of, make_category
+from weft.scheduler.core.moves.transitions import move
+from weft.scheduler.core.records.tasks import WAITING
+
+_CATEGORY = {"name": "c", "mode": "fixed", "max_nbytes": 0}
+
+
+def unlisted(b: Any) -> None:
+    """Let a task wait for memory that no category lists."""
+    task = b.task("aside")
+    task.group.options = task.group.options.changed(category=_CATEGORY)
+    move(b.state, task, WAITING)
+    hold(b.state, task)
+    task.waiting_on = {}
+
+
+def waiting(b: Any) -> CategoryRecord:
+    """Let a category have a row."""
+    category = make_category(b.state, "c")
+    category.waiting.append((0, 1, b.task("memory")))
+    return category
+
+
+def held(b: Any) -> None:
+    """Let a task that was given memory be in the class in which it waits for it."""
+    task = b.task("aside")
+    options = task.group.options.changed(category=_CATEGORY)
+    make_category(b.state, "c").given[task] = None
+    task.group.options = options
+    task.group.task_class.key = (*options.held_in, ())
+
+
+#: {invariant: what breaks it}, of a `Broken` board
+CATEGORY_BREAKAGES: dict[str, Callable[[Any], object]] = {
+    "a category lists its tasks that wait for memory": unlisted,
+    "categories with waiting tasks are known": waiting,
+    "categories are busy while one is to be looked at": lambda b: categories_of(
+        b.state
+    ).to_review.update({make_category(b.state, "c"): None}),
+    "categories are busy while all tasks are to be looked at": lambda b: setattr(
+        categories_of(b.state), "must_sweep", True
+    ),
+    "a task that was given memory is held no more": held,
+}
