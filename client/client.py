@@ -18,7 +18,7 @@ from ..protocol.settings.sources import read_settings
 from ..protocol.trust.page_access import link_into
 from ..protocol.trust.security import Security
 from ..protocol.wire.keys import Key, key_of
-from .calls import calls, copies, detaching, gangs, scattering
+from .calls import arrays, calls, copies, detaching, gangs, scattering
 from .cluster import log_forwarding, registering, restarting, retiring, retrying, running, scaling
 from .cluster.locating import ClusterLike, Location, check_options, check_own_options
 from .coordination import datasets, metadata, topics
@@ -184,6 +184,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     submit = calls.submit
     map = calls.map
     submit_gang = gangs.submit_gang
+    submit_array = arrays.submit_array
 
     # --- Waiting, cancelling ----------------------------------------------------------------------
 

@@ -16,12 +16,13 @@ import queue
 import threading
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from ..protocol.errors import TakenOver
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Answer, Ask, AskFailed
 from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
+from . import journal_arrays as arrays
 from .core.journal.entries import (
     Entry,
     JobAdded,
@@ -30,6 +31,7 @@ from .core.journal.entries import (
     JournalRead,
     JournalWritten,
     ReadJobs,
+    RowsChanged,
     WriteJournal,
 )
 from .journal_descriptions import MADE, OPEN, described
@@ -183,7 +185,8 @@ class Journal:
         except StorageError as error:
             return error
         self._n_commits += 1
-        self._nbytes += sum(one.result_nbytes for one in entries if isinstance(one, JobEnded))
+        with_results = (one for one in entries if isinstance(one, (JobEnded, RowsChanged)))
+        self._nbytes += sum(one.result_nbytes for one in with_results)
         if self._n_commits >= _COMMITS_BETWEEN or self._nbytes >= _NBYTES_BETWEEN:
             self._n_commits = self._nbytes = 0
             with contextlib.suppress(StorageError, TakenOver):  # or the next time
@@ -231,8 +234,7 @@ class Journal:
             values.append(str(int(question.page)))
         jobs = []
         if self.store.is_there:
-            rows = self.store.read(lambda found: [*jobs_listed(found, wheres, values, N_JOBS)])
-            jobs = [described(row) for row in rows]
+            jobs = self.store.read(lambda database: _listed(database, wheres, values))
         is_last = len(jobs) < N_JOBS
         next_page = "" if is_last else str(jobs[-1]["number"])
         return Answer(request=question.request, info={"jobs": jobs}, next_page=next_page)
@@ -247,16 +249,11 @@ class Journal:
     def _answer_job(self, question: Ask) -> Message:
         """Answer with one job, its result, and its failure."""
         key = _text_in(question, "key")
-        row = None
+        jobs: list[dict[str, Any]] = []
+        blobs: list[Any] = []
         if self.store.is_there:
-            row = self.store.read(lambda found: one_job(found, key))
-        if row is None:
-            return Answer(request=question.request, info={"jobs": []})
-        *columns_of_job, result, buffers, failure = row
-        blobs = [None if result is None else joined(result, buffers), failure]
-        return Answer(
-            request=question.request, info={"jobs": [described(columns_of_job)]}, blobs=blobs
-        )
+            jobs, blobs = self.store.read(lambda database: _one(database, key))
+        return Answer(request=question.request, info={"jobs": jobs}, blobs=blobs)
 
 
 _ANSWERS: Final[dict[str, Callable[[Journal, Ask], Message]]] = {
@@ -284,6 +281,8 @@ def _begin_with(database: Database) -> JournalRead:
         read.jobs.append(job)
         if state == MADE:
             read.made[job.key] = None
+        if "array" in job.options:
+            read.arrays[job.key] = arrays.read_chunks(database, job.key)
     read.done = done_keys(database)
     read.paused = paused_queues(database)
     read.values = read_values(database)
@@ -309,9 +308,30 @@ def _to_run_again(database: Database, asked: ReadJobs) -> JobsRead:
             read.results[key] = result_of(database, key)
         elif state not in OPEN:
             found[key] = number, job
+            if "array" in job.options:
+                read.arrays[key] = arrays.read_chunks(database, key)
             needed += job.dependencies
     read.jobs = [job for _, job in sorted(found.values(), key=itemgetter(0))]
     return JobsRead(asked, read)
+
+
+def _listed(
+    database: Database, wheres: list[str], values: list[str | float]
+) -> list[dict[str, Any]]:
+    """Return descriptions of jobs, the latest first."""
+    rows = [*jobs_listed(database, wheres, values, N_JOBS)]
+    return [arrays.with_rows(database, described(row)) for row in rows]
+
+
+def _one(database: Database, key: str) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return the description of a job, or of a row of an array, with its result and failure."""
+    row = one_job(database, key)
+    if row is None:
+        of_array = arrays.row_of(database, key)
+        return ([], []) if of_array is None else ([of_array[0]], of_array[1])
+    *columns_of_job, result, buffers, failure = row
+    job = arrays.with_rows(database, described(columns_of_job))
+    return [job], [None if result is None else joined(result, buffers), failure]
 
 
 def _text_in(question: Ask, name: str) -> str:

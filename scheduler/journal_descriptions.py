@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgpack
 
+from ..protocol.array_rows import ArrayRows
 from ..protocol.errors import InvalidSchedule
 from ..protocol.recurrence import upcoming_ms
 from .core.journal.entries import PENDING
@@ -26,7 +27,7 @@ def described(row: Any) -> dict[str, Any]:
     number, key, name, client, user, state, submitted, ended, nbytes, packed = row
     options = msgpack.unpackb(packed)
     return {
-        **(_recurring(options) if state == PENDING else {}),
+        **_special(state, options),
         "queue": options.get("job_queue", ""),
         "number": number,
         "key": key,
@@ -39,6 +40,13 @@ def described(row: Any) -> dict[str, Any]:
         "nbytes": nbytes,
         "is_recorded": state not in OPEN,
     }
+
+
+def _special(state: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return what only arrays and recurring jobs have."""
+    if rows := options.get("array"):
+        return {"n_rows": ArrayRows(rows).n}
+    return _recurring(options) if state == PENDING else {}
 
 
 def _recurring(options: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..protocol.errors import ConfigError
+from .journal_arrays import with_rows
 from .journal_descriptions import COLUMNS, COLUMNS_1, described
 from .journal_rows import FORM, jobs_listed
 from .journal_sqlite import FILE
@@ -88,7 +89,8 @@ def jobs_in(journal: Path, limit: int) -> list[dict[str, Any]]:
         try:
             (form,) = database.execute("PRAGMA user_version").fetchone()
             columns = COLUMNS_1 if form == 1 else COLUMNS
-            return [described(row) for row in jobs_listed(database, (), (), limit, columns)]
+            rows = [*jobs_listed(database, (), (), limit, columns)]
+            return [with_rows(database, described(row)) for row in rows]
         except sqlite3.Error as error:
             raise ConfigError(f"{journal} is damaged: {error}") from None
 

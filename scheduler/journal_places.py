@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from ..protocol.database_urls import check_url, is_url, schema_of, shown
 from ..protocol.errors import ConfigError
+from .journal_arrays import with_rows
 from .journal_descriptions import described
 from .journal_files import file_in, jobs_in
 from .journal_rows import jobs_listed
 from .journal_sqlite import SqliteStore
-from .journal_store import JournalStore, StorageError
+from .journal_store import Database, JournalStore, StorageError
 
 #: What PostgreSQL has in the place of a command for files.
 _ADVICE: Final = {
@@ -68,12 +69,16 @@ def jobs_at(place: str, limit: int) -> list[dict[str, Any]]:
         return jobs_in(file_in(Path(place)), limit)
     store = store_at(place, may_make=False)
     try:
-        rows = store.read(lambda database: [*jobs_listed(database, (), (), limit)])
+        return store.read(lambda database: _listed(database, limit))
     except StorageError as error:
         raise store.unusable(error) from None
     finally:
         store.close()
-    return [described(row) for row in rows]
+
+
+def _listed(database: Database, limit: int) -> list[dict[str, Any]]:
+    rows = [*jobs_listed(database, (), (), limit)]
+    return [with_rows(database, described(row)) for row in rows]
 
 
 def file_of(place: str, action: str) -> Path:

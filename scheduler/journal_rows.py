@@ -11,19 +11,29 @@ from typing import Any, Final
 
 import msgpack
 
-from ..protocol.wire.payload import Blob, Payload
+from ..protocol.wire.payload import Blob
 from .core.journal.entries import (
     JobAdded,
     JobChanged,
     JobEnded,
     JobForgotten,
     QueueChanged,
+    RowsChanged,
     ValueKept,
     ValuesDropped,
 )
+from .journal_arrays import ARRAY_TABLES, change_rows, drop_oldest_rows, forget_arrays
 from .journal_descriptions import COLUMNS, MADE, OPEN
 from .journal_store import Database
-from .journal_values import TABLE, drop_values, joined, keep_values, parts, read_values
+from .journal_values import (
+    TABLE,
+    drop_values,
+    joined,
+    keep_values,
+    packed_failure,
+    parts,
+    read_values,
+)
 
 #: The form of the tables. Jobs have a user since form 2.
 FORM: Final = 2
@@ -96,7 +106,7 @@ def steps_from(form: int) -> list[str]:
 
     Or those that bring one of an earlier form up to date.
     """
-    later = f"{_PAUSED};{TABLE}"
+    later = ";".join((_PAUSED, TABLE, *ARRAY_TABLES))
     steps = ";".join(_NEXT_FORM[n] for n in range(form, FORM)) if form else _TABLES
     return [*filter(str.strip, f"{steps};{later}".split(";"))]
 
@@ -222,7 +232,7 @@ def _end(database: Database, ends: list[JobEnded]) -> None:
     for end in ends:
         result, buffers = (None, None) if end.result is None else parts(end.result)
         state = MADE if end.is_made else end.state
-        failure = None if end.failure is None else msgpack.packb(end.failure, default=_plain)
+        failure = packed_failure(end.failure)
         nbytes = end.nbytes or end.result_nbytes
         rows.append((end.key, state, now, nbytes, result, buffers, failure))
     _execute(database, _END, _ENDED, rows)
@@ -231,6 +241,7 @@ def _end(database: Database, ends: list[JobEnded]) -> None:
 def _forget(database: Database, forgotten: list[JobForgotten]) -> None:
     keys = [(one.key,) for one in forgotten]
     database.executemany("DELETE FROM jobs WHERE key = ?", keys)
+    forget_arrays(database, [one.key for one in forgotten])
 
 
 def _change_queues(database: Database, changes: list[QueueChanged]) -> None:
@@ -248,6 +259,7 @@ RECORDERS: Final[dict[type, Callable[[Database, list[Any]], None]]] = {
     JobEnded: _end,
     JobForgotten: _forget,
     QueueChanged: _change_queues,
+    RowsChanged: change_rows,
     ValueKept: keep_values,
     ValuesDropped: drop_values,
 }
@@ -289,10 +301,6 @@ def drop_oldest(database: Database) -> list[str]:
     )
     dropped = [key for (key,) in oldest if key not in needed]
     database.executemany("DELETE FROM jobs WHERE key = ?", [(key,) for key in dropped])
+    drop_oldest_rows(database)
     database.execute("DELETE FROM functions WHERE id NOT IN (SELECT function FROM jobs)")
     return dropped
-
-
-def _plain(value: Any) -> Any:
-    """Return what stands for a payload in a failure: the exception is lost, its texts are not."""
-    return bytes(value.data) if isinstance(value, Payload) else repr(value)

@@ -1,11 +1,12 @@
-"""The table of durable values in the journal, and how pickles are columns."""
+"""The table of durable values in the journal, and how pickles and failures are columns."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgpack
 
+from ..protocol.wire.failure import Failure
 from ..protocol.wire.payload import Blob, Payload
 from .core.journal.entries import ValueKept, ValuesDropped
 from .journal_store import Database
@@ -36,6 +37,16 @@ def joined(data: bytes, buffers: bytes | None) -> Blob:
     if buffers is None:
         return data
     return Payload(data, [bytearray(buffer) for buffer in msgpack.unpackb(buffers)])
+
+
+def packed_failure(failure: Failure | None) -> bytes | None:
+    """Return a failure as a column has it."""
+    return None if failure is None else msgpack.packb(failure, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return what stands for a payload in a failure: the exception is lost, its texts are not."""
+    return bytes(value.data) if isinstance(value, Payload) else repr(value)
 
 
 def keep_values(database: Database, kept: list[ValueKept]) -> None:

@@ -80,6 +80,8 @@ def submit_call(
             from ...protocol.recurrence import schedule_of
 
             named = [*dependencies, schedule_of(options.cron)]
+        elif options.array:
+            named = [*dependencies, f"array of {options.array}"]
         digest = spec_hash(function.id, blob, named)
         (state,), replaced = engine.attach([name], [digest])
         failed = replaced[0] if replaced else None

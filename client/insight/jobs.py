@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 import msgpack
 
+from ...protocol.array_rows import row_of_key
 from ...protocol.durations import Duration, moment_of, seconds_of, seconds_or_none
+from ...protocol.errors import DataLost, TaskCancelled
 from ...protocol.values.serialize import loads
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.keys import Key, key_of, text_of
@@ -46,6 +48,8 @@ class Job:
         next_time: of its next run, in local time; None = it has none.
         user: the user in the token of that client; "" = it had none.
         queue: the name that it was given by `queue=`; "" = none.
+        rows: of an array, how many of its rows have which state: `{state: number}`; else {}.
+        array: of a row of an array, the key of that; "" of all others.
     """
 
     key: Key
@@ -60,6 +64,8 @@ class Job:
     next_time: datetime | None = None
     user: str = ""
     queue: str = ""
+    rows: dict[str, int] = field(default_factory=dict)
+    array: str = ""
 
 
 @on_loop
@@ -161,15 +167,47 @@ async def job_result(engine: Engine, key: Key, timeout: Duration | None = None) 
     Raises:
         KeyError: the journal has no job of this key.
         TimeoutError: the job has not ended in time; it goes on.
+        DataLost: it is a row of an array, and its result was too large to be recorded, or is one of
+            the oldest.
     """
     timeout_s = seconds_or_none(timeout, "timeout")
     found, answer = await _ask_job(engine, key)
-    if not found.is_recorded:
+    if found.array:
+        if found.state == "pending":
+            found, answer = await _ended_row(engine, found, timeout_s)
+        if not found.is_recorded:
+            raise _unkept(found)
+    elif not found.is_recorded:
         return await future_of(engine, text_of(key))._result_async(timeout_s)
     result, failure = answer.blobs
     if result is not None:
         return loads(result)
     raise exception_from(read_failure(failure), text_of(key))
+
+
+async def _ended_row(engine: Engine, row: Job, timeout_s: float | None) -> tuple[Job, Answer]:
+    """Wait for the end of a row of an array; return what is recorded of it then."""
+    waiter = waiter_here()
+    arguments = {"key": row.array, "rows": _names([row])}
+    question = AskScheduler(waiter, "row_ended", arguments, "", "")
+    is_done = await wait(engine, waiter, question, timeout_s)
+    if not is_done and not engine.is_closed:
+        raise TimeoutError(f"{row.key} has not ended within {timeout_s:g} s")
+    checked(engine, question, is_done, timeout_s)
+    return await _ask_job(engine, row.key)
+
+
+def _unkept(row: Job) -> Exception:
+    key = str(row.key)
+    if row.state == "cancelled":
+        return TaskCancelled(key)
+    if row.state in ("done", "lost") and row.nbytes:
+        return DataLost(key, "a row of an array has recorded results of at most 1 MiB: use files")
+    return DataLost(key, f"it is {row.state}, and no more is kept of it")
+
+
+def _names(rows: list[Job]) -> list[str]:
+    return [row_of_key(text_of(row.key))[1] for row in rows]
 
 
 @on_loop
@@ -180,7 +218,10 @@ async def cancel_job(engine: Engine, key: Key, reason: str = "") -> None:
         KeyError: the journal has no job of this key.
     """
     found, _ = await _ask_job(engine, key)
-    if found.state == "pending":
+    if found.array:
+        arguments = {"key": found.array, "rows": _names([found]), "reason": reason}
+        await pages_of(engine, "cancel_rows", arguments, None)
+    elif found.state == "pending":
         state = future_of(engine, text_of(key))._state
         engine.post(Cancel([state], force=True, reason=reason, running=True))
         await pages_of(engine, "recorded", {}, None)
@@ -190,14 +231,20 @@ async def cancel_job(engine: Engine, key: Key, reason: str = "") -> None:
 async def retry_job(engine: Engine, key: Key) -> None:
     """Run a detached job again that has failed, with those that it reads and that have failed, too.
 
-    It runs as it was submitted, but at once: without its conditions, start, `ttl` and deadline.
+    It runs as it was submitted, but at once: without its conditions, start, `ttl` and deadline. Of
+    an array all rows run again that have not succeeded, or the row that is named.
 
     Raises:
         KeyError: the journal has no job of this key.
         QuestionFailed: it has not ended, or is done.
     """
-    await _ask_job(engine, key)
-    await pages_of(engine, "retry_job", {"key": text_of(key)}, None)
+    found, _ = await _ask_job(engine, key)
+    if found.array:
+        arguments: dict[str, Any] = {"key": found.array, "rows": _names([found])}
+        await pages_of(engine, "retry_rows", arguments, None)
+    else:
+        name = "retry_rows" if found.rows else "retry_job"
+        await pages_of(engine, name, {"key": text_of(key)}, None)
 
 
 @on_loop
@@ -263,4 +310,6 @@ def read_job(one: dict[str, Any]) -> Job:
         queue=one.get("queue", ""),
         cron=one.get("cron", ""),
         next_time=None if next_time is None else datetime.fromtimestamp(next_time),
+        rows=one.get("rows", {}),
+        array=one.get("array", ""),
     )

@@ -27,8 +27,10 @@ EXIT_TIMEOUT: Final = 124
 _ALL: Final = 1 << 40
 _STATES: Final = ("pending", "done", "failed", "cancelled", "lost")
 _HEADER: Final = (
-    "KEY", "STATE", "NAME", "CLIENT", "USER", "QUEUE", "SUBMITTED", "TOOK", "SIZE", "NEXT"
+    "KEY", "STATE", "NAME", "CLIENT", "USER", "QUEUE", "SUBMITTED", "TOOK", "SIZE", "ROWS", "NEXT"
 )  # fmt: skip
+#: Columns that are there only if a job has them.
+_RARE: Final = ("USER", "QUEUE", "ROWS", "NEXT")
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
@@ -149,22 +151,22 @@ def plain(job: Job) -> dict[str, Any]:
         "is_recorded": job.is_recorded,
         "cron": job.cron,
         "next": None if job.next_time is None else job.next_time.isoformat(),
+        "rows": job.rows,
     }
 
 
 def table(jobs: list[Job], paused: Container[str] = ()) -> str:
-    """Return the table that users read; columns are left out that would be empty.
+    """Return the table that users read; some columns are there only if a job has them.
 
     `paused` are the queues that are.
     """
-    shown = {
-        "USER": any(job.user for job in jobs),
-        "QUEUE": any(job.queue for job in jobs),
-        "NEXT": any(job.cron for job in jobs),
-    }
-    places = [place for place, name in enumerate(_HEADER) if shown.get(name, True)]
     rows = [_HEADER, *(_row(job, paused) for job in jobs)]
-    return _in_columns([tuple(row[n] for n in places) for row in rows])
+    places = [
+        place
+        for place, name in enumerate(_HEADER)
+        if name not in _RARE or any(row[place] for row in rows[1:])
+    ]
+    return _in_columns([tuple(row[place] for place in places) for row in rows])
 
 
 def counted(counts: dict[str, dict[str, int]]) -> str:
@@ -186,7 +188,17 @@ def _row(job: Job, paused: Container[str]) -> tuple[str, ...]:
     size = sized(job.nbytes) if job.nbytes else ""
     submitted = job.submitted.strftime(_TIME)
     of_client = job.client, job.user, f"{job.queue}{' (paused)' * (job.queue in paused)}"
-    return (str(job.key), job.state, job.name, *of_client, submitted, took, size, _next(job))
+    rare = rows_text(job), _next(job)
+    return (str(job.key), job.state, job.name, *of_client, submitted, took, size, *rare)
+
+
+def rows_text(job: Job) -> str:
+    """Return how far an array is."""
+    if not job.rows:
+        return ""
+    n = sum(job.rows.values())
+    bad = ", ".join(f"{job.rows[s]} {s}" for s in _STATES[2:] if job.rows.get(s))
+    return f"{n - job.rows['pending']} of {n} ended{f' ({bad})' if bad else ''}"
 
 
 def _next(job: Job) -> str:
@@ -267,20 +279,27 @@ def _described(error: BaseException) -> str:
 def output(key: str, at: str | None, connection_file: Path | None) -> None:
     """Print what the command of a detached job has printed, and end with its exit code.
 
-    Of a job that is no command its result is printed. A job that has not ended is waited for.
+    Of a job that is no command its result is printed. A job that has not ended is waited for. Of an
+    array the key of a row is given: KEY/NUMBER.
 
     \b
     Examples:
       weft output command-0a1b2c3d-0
+      weft output command-0a1b2c3d-1/17
     """
     from ...protocol.errors.commands import CommandFailed, CommandResult
 
     with connected(Chosen(connection_file, at), "weft output") as client:
         try:
-            is_recurring = bool(client.job(key).cron)
+            job = client.job(key)
         except KeyError as unknown:
             raise unknown_job(unknown) from None
-        if is_recurring:
+        if job.rows:
+            raise click.ClickException(
+                f"{key} is an array, and its rows have printed: weft output {key}/NUMBER "
+                f"({rows_text(job)})"
+            )
+        if job.cron:
             raise click.ClickException(
                 f"{key} is recurring, and its runs have printed; weft queue --match '{key}@' lists "
                 "them"
@@ -341,11 +360,13 @@ def retry(
     """Run detached jobs again that have failed, were cancelled, or whose result is lost.
 
     They run as they were submitted, but at once. Jobs that they read and that have failed run again
-    with them. Their keys are printed.
+    with them. Of an array all rows run again that have not succeeded, or the row KEY/NUMBER. Their
+    keys are printed.
 
     \b
     Examples:
       weft retry command-0a1b2c3d-0
+      weft retry command-0a1b2c3d-1/17
       weft retry --failed
       weft retry --failed --match 'train|test'
     """

@@ -164,14 +164,16 @@ def submit(
     standard input. Ctrl-C cancels all, also what runs. It takes a token of role client.
 
     With --detach the jobs go on without this command: 'weft queue', 'weft wait' and 'weft output'
-    show what becomes of them. With --cron, too, the key is that of a recurring job, which goes on
-    until 'weft cancel'; 'weft queue' shows its next time.
+    show what becomes of them. With --array they are one job: its key is printed, and that of a run
+    is KEY/NUMBER. With --cron, too, the key is that of a recurring job, which goes on until 'weft
+    cancel'; 'weft queue' shows its next time.
 
     \b
     Examples:
       weft submit -- hostname
       weft submit --detach --cron '30 2 * * *' --timezone Europe/Berlin -- ./refresh
       weft submit --array 1-100 --retries 2 -- ./simulate --seed {}
+      weft submit --detach --array 1-1000000 -- ./simulate --seed {}
       weft submit --local --each-line files.txt -- "gzip -k {} && ls -l {}.gz"
     """
     import json
@@ -222,7 +224,7 @@ def submit(
         if after:
             options["after"] = conditions_in(client, after)
         if detach:
-            for key in keys_of_detached(client, program, items, options):
+            for key in keys_of_detached(client, program, items, array, options):
                 click.echo(json.dumps({"key": key}) if as_json else key)
             return
         jobs = Jobs(client, program, items, options, keeps_order=keep_order)

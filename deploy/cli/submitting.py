@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final
 
 import click
 
+from ...client.calls.arrays import submit_parts
 from ...client.client import Client
 from ...client.future import Future
 from ...client.shell.interruptible import SLICE_S
@@ -335,16 +336,47 @@ class Jobs:
 
 
 def keys_of_detached(
-    client: Client[Any], command: Command, items: Items | None, options: dict[str, Any]
+    client: Client[Any],
+    command: Command,
+    items: Items | None,
+    array: str | None,
+    options: dict[str, Any],
 ) -> Iterator[str]:
-    """Submit the runs of a command as detached jobs; yield their keys when these are recorded."""
+    """Submit the runs of a command as detached jobs; yield their keys when these are recorded.
+
+    Those of an array are one job.
+
+    Raises:
+        click.UsageError: an array has an option that it cannot have, or a number twice.
+    """
     given = {name: value for name, value in options.items() if value is not None}
+    if array is not None:
+        yield str(_submit_array(client, command, array, given).key)
+        return
     if items is None:
         yield str(client.submit(command, detached=True, **given).key)
         return
     while texts := [*islice(items.texts, WINDOW)]:
         for future in client.map(command, texts, detached=True, **given):
             yield str(future.key)
+
+
+def _submit_array(
+    client: Client[Any], command: Command, array: str, options: dict[str, Any]
+) -> Future[None]:
+    if "ttl" in options:
+        raise click.UsageError("--ttl is of single jobs: an array has a --deadline")
+    parts = sorted(array_of(array), key=lambda part: part[0].start)
+    parts = [(numbers, width if width > 1 else 0) for numbers, width in parts]
+    times = (options.pop(name, None) for name in ("after", "start_at", "start_after", "ttl"))
+    others = (options.pop(name, None) for name in ("no_worker_timeout", "cores", "memory"))
+    conditions = (*times, options.pop("deadline", None), None, *others)
+    plain = {"key": None, "workers": None, "resources": None, "allow_other_workers": False}
+    not_given = {"timeout": None, "meta": None, "conditions": conditions}
+    try:
+        return submit_parts(client, command, parts, **{**plain, **not_given, **options})
+    except ValueError as error:
+        raise click.UsageError(f"--array {array} with --detach: {error}") from None
 
 
 def _end_of(item: str, future: Future[CommandResult]) -> JobEnd:

@@ -152,6 +152,30 @@ class GangEnded(TaskError):
         )
 
 
+class RowsFailed(TaskError):
+    """All rows of an array have ended, and some have not succeeded.
+
+    `weft output KEY/NUMBER` and `client.job_result("KEY/NUMBER")` show why a row has failed, and
+    `weft retry KEY` runs again all that have not succeeded, with the results of the others kept.
+
+    Args:
+        key: the key of the array.
+        n_failed: how many rows have failed, were cancelled or are lost.
+        n_rows: how many there are.
+        first: the numbers of the first of them, in a text.
+    """
+
+    def __init__(self, key: str, n_failed: int, n_rows: int, first: str) -> None:
+        super().__init__(key, n_failed, n_rows, first)
+        self.n_failed = n_failed
+        self.n_rows = n_rows
+        self.first = first
+
+    def __str__(self) -> str:
+        rows = counted(self.n_rows, "row")
+        return f"{self.n_failed} of {rows} of array {self.key!r} have not succeeded: {self.first}"
+
+
 class UserLimit(TaskError):
     """The scheduler has not accepted the task, because its user has too many tasks there.
 

@@ -24,6 +24,8 @@ carry the same failure. Kinds and their fields:
 - `no-worker`: key, for how many milliseconds none could run it, and why
 - `gang-ended`: key, its rank, the size of its gang, then the kind of its failure and that's fields
   behind the key, as far as they fit
+- `rows-failed`: key of an array, how many of its rows have not succeeded, how many it has, and the
+  numbers of the first of these, in a text
 - `unrecorded`: key, why the journal has not taken it
 - `not-permitted`: key, what is not permitted, the level of token that permits it, the sender's, and
   the attempt on whose behalf it was, if it was a submission
@@ -159,6 +161,11 @@ def gang_ended(failure: Failure, rank: int, size: int) -> Failure:
     kind, key, *fields = failure
     fields = fields if len(fields) <= _MAX_FIELDS - 5 else []
     return [GANG_ENDED, key, rank, size, kind, *fields]
+
+
+def rows_failed(key: str, n_failed: int, n_rows: int, first: str) -> Failure:
+    """Make the failure of an array with rows that have not succeeded."""
+    return ["rows-failed", key, n_failed, n_rows, first]
 
 
 def unrecorded(key: str, reason: str) -> Failure:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..amounts import CORES, MEMORY
+from ..array_rows import check_parts
 from .columns import (
     CHECKS,
     MAX_FACTS_DEPTH,
@@ -306,6 +307,10 @@ class TaskOptions(_Given):
     job_queue: str = option(_check_queue, default="", keyword="queue", must_understand=True)
     #: the key of the recurring job that it is a run of
     run_of: str = option(CHECKS["Text"], default="")
+    #: it never runs so: for each number of these parts a call like it does; see `ArrayRows`
+    array: Sequence[Sequence[int]] = option(check_parts, default=(), must_understand=True)
+    #: the key of the array that it is a row of
+    row_of: str = option(CHECKS["Text"], default="")
     #: its value is an index of its inputs: tasks that read it read parts of these
     part_index: bool = option(CHECKS["Flag"], default=False, must_understand=True)
     #: the tasks with which it begins: the name of these, its rank, and how many there are
@@ -355,7 +360,7 @@ class TaskOptions(_Given):
     @property
     def is_deferred(self) -> bool:
         """True for a task that waits for more than its inputs."""
-        return bool(self.conditions or self.start_ms or self.cron)
+        return bool(self.conditions or self.start_ms or self.cron or self.array)
 
     @property
     def may_be_held(self) -> bool:

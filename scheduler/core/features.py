@@ -13,7 +13,9 @@ The order is that in which the hooks of one event are called:
   about the same event.
 - Queues of jobs come before the journal, whose jobs they may hold back, and before the limits of
   users, which count what may begin.
-- Recurring jobs come before the journal, to which they hand over what is to be recorded.
+- Recurring jobs and arrays come before the journal, to which they hand over what is to be recorded.
+  Arrays come after recovery, which has what workers bring of their rows, and after conditions,
+  which these may have.
 - Coordination comes before puts: what a client that is gone has shared keeps tasks alive, whose
   values are then asked of others.
 - Refusals come after all that refuse tasks.
@@ -27,6 +29,7 @@ from typing import Final
 
 from ...protocol.metrics import Metric
 from .actors import feature as actors
+from .arrays import feature as arrays
 from .categories import feature as categories
 from .conditions import feature as conditions
 from .conditions import no_worker_limit
@@ -89,6 +92,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     conditions.FEATURE,
     no_worker_limit.FEATURE,
     job_queues.FEATURE,
+    arrays.FEATURE,
     journal.FEATURE,
     actors.FEATURE,
     coordination.FEATURE,

@@ -37,6 +37,7 @@ AT_ONCE = {
         "run_on_scheduler",  # refuses
         "scheduler_address",
         "submit",
+        "submit_array",
         "submit_gang",
         "unsubscribe_topic",
     },

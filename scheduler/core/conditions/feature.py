@@ -266,7 +266,8 @@ def _give_class(state: SchedulerState, task: SchedulerTask) -> bool:
     if task.state == PROCESSING:  # a worker came back with it, and it has no resources there
         watched_of(state).opened_late[task] = None
         return False
-    change_group(state, task, group.in_class(class_of(state, group.options)))
+    if not group.options.array:  # which stays deferred: its rows may run now
+        change_group(state, task, group.in_class(class_of(state, group.options)))
     return True
 
 
@@ -371,6 +372,13 @@ def note_clock(state: SchedulerState, event: SchedulerTick) -> None:
         watched_of(state).behind_s = event.load.clock_behind_s
 
 
+def are_met(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Return whether a task that was submitted may run, as far as its conditions go."""
+    row = conditions_of(state).get(task)
+    options = task.group.options
+    return not (options.conditions or options.start_ms) if row is None else row.is_met
+
+
 # -- what is said of it ----------------------------------------------------------------------------
 def why_deferred(state: SchedulerState, task: SchedulerTask) -> tuple[str, str | None]:
     """Return what a deferred task waits for beside inputs, and the key of the first other task."""
@@ -392,9 +400,10 @@ MAX_NAMED: Final = 3
 
 # -- invariants ------------------------------------------------------------------------------------
 def _is_stuck(state: SchedulerState, task: SchedulerTask, row: Conditions | None) -> bool:
-    """Return whether a task is deferred without a reason; a recurring job has one of its own."""
+    """Return whether a task is deferred without a reason; some kinds have one of their own."""
+    options = task.group.options
     is_deferred = task.state == WAITING and _is_deferred(task)
-    is_deferred = is_deferred and not task.group.options.cron
+    is_deferred = is_deferred and not (options.cron or options.array)
     is_late = task in watched_of(state).opened_late
     return is_deferred and not is_late and (row is None or row.is_met)
 

@@ -16,6 +16,7 @@ from ....protocol.rotation import level_of
 from ....protocol.wire.question_arguments import Info
 from ....protocol.wording import counted, listed, sized
 from ..actors.waits import waits_at
+from ..arrays.running import why_array
 from ..categories.allotting import why_unallotted
 from ..conditions.feature import why_deferred
 from ..coordination import cycles
@@ -143,7 +144,7 @@ def _named(tasks: Iterable[SchedulerTask]) -> str:
 
 # -- waiting, queued, or set aside -----------------------------------------------------------------
 def _why_waiting(state: SchedulerState, task: SchedulerTask) -> TaskReason:
-    if text := why_recurring(state, task):
+    if text := why_recurring(state, task) or why_array(state, task):
         return TaskReason(text)
     missing = task.waiting_on or {}
     first = next(iter(missing), None)

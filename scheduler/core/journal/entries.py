@@ -69,6 +69,38 @@ class JobChanged:
 
 
 @dataclass(slots=True)
+class RowEnded:
+    """The end of a row of an array, with what is kept of it."""
+
+    position: int
+    failure: Failure | None = None
+    #: its result; None = it has failed, or its result is too large to be recorded
+    result: Blob | None = None
+    nbytes: int = 0
+
+
+@dataclass(slots=True)
+class RowsChanged:
+    """Rows of an array have ended, or are to run again."""
+
+    #: of the array
+    key: str
+    #: {number of a chunk: the states of its rows, a byte each}
+    chunks: dict[int, bytes]
+    #: those of which more is kept than the state
+    ends: list[RowEnded] = field(default_factory=list)
+    #: positions of rows of which nothing is kept any more
+    again: list[int] = field(default_factory=list)
+    #: nothing else counts of what was recorded of this key
+    is_new: bool = False
+
+    @property
+    def result_nbytes(self) -> int:
+        """Return the bytes that the results take in the journal."""
+        return sum(0 if end.result is None else blob_nbytes(end.result) for end in self.ends)
+
+
+@dataclass(slots=True)
 class JobForgotten:
     """A job that has ended is of no use any more."""
 
@@ -109,7 +141,14 @@ class QueueChanged:
 
 #: What is recorded.
 Entry: TypeAlias = (
-    JobAdded | JobChanged | JobEnded | JobForgotten | QueueChanged | ValueKept | ValuesDropped
+    JobAdded
+    | JobChanged
+    | JobEnded
+    | JobForgotten
+    | QueueChanged
+    | RowsChanged
+    | ValueKept
+    | ValuesDropped
 )
 
 
@@ -162,6 +201,8 @@ class JournalRead:
     results: dict[str, Blob] = field(default_factory=dict)
     #: the names of the queues that are paused
     paused: list[str] = field(default_factory=list)
+    #: {key of an array in `jobs`: {number of a chunk: the states of its rows}}
+    arrays: dict[str, dict[int, bytes]] = field(default_factory=dict)
     #: the durable ones, by their numbers
     values: list[ValueKept] = field(default_factory=list)
 

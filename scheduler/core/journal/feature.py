@@ -306,13 +306,14 @@ def on_retry_job(state: SchedulerState, peer: int, message: m.Ask) -> None:
     key = message.arguments.get("key")
     if type(key) is not str:
         raise BadArgument("key= is that of a job")
-    if text := _why_not_again(state, key):
+    if text := why_not_again(state, key):
         state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
     else:
         state.after.append(ReadJobs(peer, message.request, key))
 
 
-def _why_not_again(state: SchedulerState, key: str) -> str:
+def why_not_again(state: SchedulerState, key: str) -> str:
+    """Return why a job cannot run again, "" = it can."""
     journal = journal_of(state)
     if not journal.is_open:
         return NO_JOURNAL
@@ -324,7 +325,7 @@ def _why_not_again(state: SchedulerState, key: str) -> str:
 def _on_jobs_read(state: SchedulerState, report: JobsRead) -> None:
     """Record the beginning of jobs anew, and submit them."""
     journal, asked, read = journal_of(state), report.asked, report.read
-    if text := report.problem or _why_not_again(state, asked.key):  # another question was faster
+    if text := report.problem or why_not_again(state, asked.key):  # another question was faster
         if asked.peer in state.roles:
             failed = m.AskFailed(request=asked.request, kind=NO_ANSWER, text=text)
             state.send(asked.peer, failed)

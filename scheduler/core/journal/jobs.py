@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
@@ -11,7 +11,7 @@ from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
 from ....protocol.wire.payload import Blob
 from ..records.peers import ClientHandle
 from ..records.tasks import TaskGroup
-from .entries import Entry, JobAdded, JobEnded
+from .entries import Entry, JobAdded, JobEnded, RowsChanged
 
 if TYPE_CHECKING:
     from ....protocol.wire.message import Message
@@ -113,9 +113,10 @@ def append(state: SchedulerState, entry: Entry) -> None:
     journal = journal_of(state)
     batch = journal.batch()
     batch.entries.append(entry)
-    if isinstance(entry, JobEnded):
-        batch.nbytes += entry.result_nbytes
-        journal.unrecorded_nbytes += entry.result_nbytes
+    if isinstance(entry, (JobEnded, RowsChanged)):
+        nbytes = entry.result_nbytes
+        batch.nbytes += nbytes
+        journal.unrecorded_nbytes += nbytes
     state.busy[DetachedJobs] = None
 
 
@@ -127,21 +128,27 @@ def when_written(state: SchedulerState, then: Callable[[SchedulerState, str], No
 
 def _note_end(state: SchedulerState, message: Message) -> None:
     """Have the ends recorded of which the keeper would be sent a message."""
+    for end in ends_in(state, message):
+        end_job(state, end)
+
+
+def ends_in(state: SchedulerState, message: Message) -> Iterator[JobEnded]:
+    """Yield the ends of tasks of which a keeper would be sent a message."""
     if isinstance(message, m.ResultsReady):
         for key, result in zip(message.keys, message.results, strict=True):
-            end_job(state, _done(state, key, result))
+            yield _done(state, key, result)
     elif isinstance(message, m.KeysInMemory):
         for key, nbytes in zip(message.keys, message.nbytes, strict=True):
-            end_job(state, JobEnded(key, DONE, nbytes=nbytes))
+            yield JobEnded(key, DONE, nbytes=nbytes)
     elif isinstance(message, m.KeysErred):
         for key, place in zip(message.keys, message.failure_of, strict=True):
-            end_job(state, failed_end(key, message.failures[place]))
+            yield failed_end(key, message.failures[place])
     elif isinstance(message, m.KeysCancelled):
         for key in message.keys:
-            end_job(state, JobEnded(key, CANCELLED, cancelled(key, message.reason)))
+            yield JobEnded(key, CANCELLED, cancelled(key, message.reason))
     elif isinstance(message, m.KeysUnknown):
         for key in message.keys:
-            end_job(state, JobEnded(key, LOST, data_lost(key, "no worker has come back with it")))
+            yield JobEnded(key, LOST, data_lost(key, "no worker has come back with it"))
 
 
 def failed_end(key: str, failure: Failure) -> JobEnded:
@@ -172,6 +179,7 @@ def end_job(state: SchedulerState, end: JobEnded) -> None:
 def miscounted(journal: DetachedJobs) -> Iterable[int]:
     """Yield the bytes that are counted, unless these are those of the results in batches."""
     entries = [entry for batch in journal.batches.values() for entry in batch.entries]
-    found = sum(entry.result_nbytes for entry in entries if isinstance(entry, JobEnded))
+    with_results = [entry for entry in entries if isinstance(entry, (JobEnded, RowsChanged))]
+    found = sum(entry.result_nbytes for entry in with_results)
     if found != journal.unrecorded_nbytes:
         yield journal.unrecorded_nbytes

@@ -124,17 +124,57 @@ def test_a_detached_command_waits_while_its_queue_is_paused(command):
     assert command("output", key.strip()) == (0, "hi\n", "")
 
 
-def test_an_array_is_many_jobs_in_the_queue(command):
-    words = ("submit", "--detach", "--json", "--array", "1-5", "--", "echo", "{}")
-    _, out, _ = command(*words)
-    keys = [json.loads(line)["key"] for line in out.splitlines()]
-    assert len({*keys}) == 5
-    assert command("wait", *keys) == (0, "", "")
-    assert command("output", keys[2])[:2] == (0, "3\n")
-    _, out, _ = command("queue", "--json", "--limit", "5")
-    assert [json.loads(line)["key"] for line in out.splitlines()] == keys[::-1]
-    assert command("forget", *keys) == (0, "", "")
-    assert keys[0] not in command("queue")[1]
+@pytest.mark.slow
+def test_an_array_is_one_job_with_rows(command, folder):
+    _, client = folder
+    words = ("submit", "--detach", "--json", "--array", "010-050:20,7", "--")
+    _, out, _ = command(*words, "sh", "-c", "echo run {}; test {} != 030")
+    key = json.loads(out)["key"]
+    code, out, err = command("wait", key)
+    assert (code, out) == (1, "")
+    assert f"RowsFailed: 1 of 4 rows of array '{key}' have not succeeded: 030" in err
+    assert client.job(key).rows == {
+        "pending": 0, "done": 3, "failed": 1, "cancelled": 0, "lost": 0
+    }  # fmt: skip
+    assert "4 of 4 ended (1 failed)" in command("queue", "--limit", "5")[1]
+    assert command("output", f"{key}/7")[:2] == (0, "run 7\n")
+    assert command("output", f"{key}/030")[:2] == (1, "run 030\n")
+    code, _, err = command("output", key)
+    assert code == 1
+    assert f"weft output {key}/NUMBER" in err
+    assert command("output", f"{key}/30")[0] == 1
+    assert command("retry", key)[:2] == (0, f"{key}\n")
+    assert command("wait", key)[0] == 1
+    assert command("forget", key) == (0, "", "")
+    assert key not in command("queue")[1]
+    assert command("output", f"{key}/7")[0] == 1
+
+
+@pytest.mark.slow
+def test_an_array_waits_for_a_job_and_its_rows_are_cancelled_and_run_again(command):
+    first = command("submit", "--detach", "--start-after", "1h", "--", "true")[1].strip()
+    words = ("submit", "--detach", "--after", f"cancelled:{first}", "--array", "1-3", "--")
+    key = command(*words, "echo", "{}")[1].strip()
+    assert command("cancel", f"{key}/2") == (0, "", "")
+    assert command("output", f"{key}/2")[0] == 1
+    assert command("cancel", first) == (0, "", "")
+    assert command("output", f"{key}/3")[:2] == (0, "3\n")
+    assert "not succeeded: 2" in command("wait", key)[2]
+    assert command("retry", f"{key}/2")[0] == 0
+    assert command("wait", key) == (0, "", "")
+    assert command("output", f"{key}/2")[:2] == (0, "2\n")
+
+
+@pytest.mark.slow
+def test_an_array_that_is_cancelled_ends_its_rows(command):
+    key = command("submit", "--detach", "--array", "1-100000", "--", "sleep", "1000")[1].strip()
+    assert command("cancel", key) == (0, "", "")
+    assert command("wait", key)[0] == 1
+    assert command("wait", f"{key}/5")[0] == 1
+    code, out, _ = command("queue", "--json", "--limit", "1")
+    assert code == 0
+    assert json.loads(out)["state"] == "cancelled"
+    assert json.loads(out)["rows"]["pending"] == 100_000
 
 
 @pytest.mark.slow
@@ -319,6 +359,8 @@ def test_an_unknown_job_is_one_line(command, words):
         (("--detach", "--cron", "@daily", "--ttl", "5s"), "other times out"),
         (("--detach", "--cron", "@daily", "--start-after", "0"), "other times out"),
         (("--detach", "--cron", "@daily", "--array", "1-3"), "leave --array"),
+        (("--detach", "--array", "1-3,2"), "begins before the one before it ends"),
+        (("--detach", "--ttl", "5s", "--array", "1-3"), "an array has a --deadline"),
     ],
 )
 def test_wrong_options_are_one_line(command, words, text):

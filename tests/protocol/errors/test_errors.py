@@ -62,6 +62,7 @@ EXAMPLES = [
     errors.MemoryExceeded("load-7", "w0 uses 330 of 381 MiB; release results"),
     errors.NoWorker("inc-1", 2.5, "no worker offers GPU: 1"),
     errors.GangEnded("train-1", 1, 4, "ValueError: no such file"),
+    errors.RowsFailed("sim-1", 2, 1000, "7, 12"),
     errors.UserLimit("inc-1", "ann", "user-memory", 1 << 30, 5000, 1 << 30),
     errors.UserLimit("g-0", "ann", "user-running", 2, 3, 0),
     errors.JobNotRecorded("inc-1", "the disk is full"),

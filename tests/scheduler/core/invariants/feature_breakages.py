@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .array_breakages import ARRAY_BREAKAGES
 from .category_breakages import CATEGORY_BREAKAGES
 from .conditions_breakages import CONDITIONS_BREAKAGES
 from .gang_breakages import GANG_BREAKAGES
@@ -18,6 +19,7 @@ from .user_breakages import USER_BREAKAGES
 
 #: {invariant: what breaks it}, of a `Broken` board
 FEATURE_BREAKAGES: dict[str, Callable[[Any], object]] = {
+    **ARRAY_BREAKAGES,
     **CATEGORY_BREAKAGES,
     **CONDITIONS_BREAKAGES,
     **GANG_BREAKAGES,

@@ -1,0 +1,1 @@
+"""Arrays of jobs: ranges whose rows become tasks as they come near to running."""

@@ -1,0 +1,209 @@
+"""What is known of arrays and of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ....protocol.array_rows import ArrayRows
+from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
+from ..journal.entries import PENDING, JobEnded
+from ..journal.jobs import ends_in
+from ..records.peers import ClientHandle
+from ..records.tasks import SchedulerTask
+
+if TYPE_CHECKING:
+    from ....protocol.wire.message import Message
+    from ..state import SchedulerState
+
+#: The states of a row; its place here is the byte that stands for it. Of a row that is done the
+#: second byte says that its result is None, so that nothing else has to be kept of it.
+STATES: Final = (PENDING, DONE, DONE, FAILED, CANCELLED, LOST)
+DONE_WITH_NONE: Final = 2
+#: The pickle of None.
+NONE_BLOB: Final = b"\x80\x05N."
+#: Rows whose states are one value, in memory and in the journal. One without an end is not stored.
+CHUNK: Final = 4096
+_NONE: Final = b"\0"
+
+
+class Array:
+    """One array.
+
+    A row is *under way* from when it is a task until its end is recorded. All others are known by
+    one byte, or by none.
+    """
+
+    __slots__ = (
+        "again",
+        "asked",
+        "chunks",
+        "is_cancelled",
+        "is_known",
+        "is_over",
+        "live",
+        "n_ended",
+        "n_entries",
+        "next",
+        "rows",
+        "writing",
+    )
+
+    def __init__(self, rows: ArrayRows, chunks: Mapping[int, bytes]) -> None:
+        self.rows = rows
+        #: {number: the states of `CHUNK` rows}; a row without an end has 0
+        self.chunks = {number: bytearray(states) for number, states in chunks.items()}
+        #: rows with each byte of `STATES`; sum = `rows.n`
+        self.n_ended = [0] * len(STATES)
+        self._count()
+        #: {position: None} of rows that are tasks: none of them has ended
+        self.live: dict[int, None] = {}
+        #: {number of an entry: the positions of rows} whose ends are being recorded
+        self.writing: dict[int, list[int]] = {}
+        self.n_entries = 0
+        #: rows below this one have ended, or were begun
+        self.next = 0
+        #: {position: None} of rows below it that are to run again
+        self.again: dict[int, None] = {}
+        #: {position: (peer, request)} of those that wait for the end of a row
+        self.asked: dict[int, list[tuple[int, int]]] = {}
+        #: whether the journal has it: what it has of an earlier array of this key is to be dropped
+        self.is_known = False
+        #: no row is begun any more; its task ends, or runs
+        self.is_over = False
+        #: it was cancelled for all
+        self.is_cancelled = False
+
+    def _count(self) -> None:
+        for code in range(1, len(STATES)):
+            self.n_ended[code] = sum(states.count(code) for states in self.chunks.values())
+        self.n_ended[0] = self.rows.n - sum(self.n_ended[1:])
+
+    @property
+    def n_under_way(self) -> int:
+        """How many rows are under way."""
+        return len(self.live) + sum(map(len, self.writing.values()))
+
+    @property
+    def n_failed(self) -> int:
+        """How many rows have ended without success."""
+        return sum(self.n_ended[DONE_WITH_NONE + 1 :])
+
+    def positions(self, names: Iterable[str]) -> list[int]:
+        """Return the positions of rows by their numbers; those that there are not are left out."""
+        found = map(self.rows.position, names)
+        return [position for position in found if position is not None]
+
+    def state_of(self, position: int) -> int:
+        """Return the byte of a row."""
+        states = self.chunks.get(position // CHUNK)
+        return 0 if states is None else states[position % CHUNK]
+
+    def is_under_way(self, position: int) -> bool:
+        """Return whether the end of a row has not come, or is not recorded."""
+        is_written = all(position not in positions for positions in self.writing.values())
+        return not (self.state_of(position) and is_written)
+
+    def note(self, position: int, code: int) -> None:
+        """Change the byte of a row."""
+        number, place = divmod(position, CHUNK)
+        states = self.chunks.get(number)
+        if states is None:
+            size = min(CHUNK, self.rows.n - number * CHUNK)
+            states = self.chunks[number] = bytearray(size)
+        self.n_ended[states[place]] -= 1
+        self.n_ended[code] += 1
+        states[place] = code
+
+    def take(self, n: int) -> list[int]:
+        """Return the positions of the next rows, at most `n`, that have not ended or begun."""
+        taken = list(self.again)[:n]
+        for position in taken:
+            del self.again[position]
+        while len(taken) < n and self.next < self.rows.n:
+            number, place = divmod(self.next, CHUNK)
+            states = self.chunks.get(number)
+            if states is not None:
+                place = states.find(_NONE, place)
+                if place < 0:
+                    self.next = (number + 1) * CHUNK
+                    continue
+                self.next = number * CHUNK + place
+            if self.next not in self.live:
+                taken.append(self.next)
+            self.next += 1
+        return taken
+
+    @property
+    def is_left(self) -> bool:
+        """True unless each row has ended, or is under way."""
+        return bool(self.again) or self.n_ended[0] > len(self.live)
+
+    def run_again(self, positions: Iterable[int] | None) -> list[int]:
+        """Let rows be begun again that have not succeeded, all or some; return their positions."""
+        if positions is None:
+            positions = self.unsuccessful()
+        found = [one for one in positions if self.state_of(one) > DONE_WITH_NONE]
+        for position in found:
+            self.note(position, 0)
+            if position < self.next:
+                self.again[position] = None
+        return found
+
+    def unsuccessful(self) -> list[int]:
+        """Return the positions of the rows that have ended without success, in order. O(rows)."""
+        return [
+            number * CHUNK + place
+            for number, states in sorted(self.chunks.items())
+            if max(states) > DONE_WITH_NONE
+            for place, code in enumerate(states)
+            if code > DONE_WITH_NONE
+        ]
+
+    def packed(self, positions: Iterable[int]) -> dict[int, bytes]:
+        """Return the chunks of these rows, as they are recorded."""
+        numbers = dict.fromkeys(position // CHUNK for position in positions)
+        return {number: bytes(self.chunks[number]) for number in numbers if number in self.chunks}
+
+
+class Arrays(dict[SchedulerTask, Array]):
+    """{task: what is known of it} of all arrays, until they are forgotten.
+
+    The class is in `SchedulerState.busy` while there is an array.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Wants rows. It is no client of the cluster, and has no connection.
+        self.keeper = ClientHandle("", "arrays", 0, receive=_note_end, is_watcher=True)
+        #: {key: the task of its array, and its position} of all rows that are live
+        self.rows: dict[str, tuple[SchedulerTask, int]] = {}
+        #: {key of a row: its end} of those that have ended since the last pass
+        self.ended: dict[str, JobEnded] = {}
+        #: {task: None} of the arrays that are looked at in the next pass
+        self.touched: dict[SchedulerTask, None] = {}
+        #: (key, what was known) of arrays that were forgotten since then
+        self.dropped: list[tuple[str, Array]] = []
+        #: {key: its chunks} of arrays that the journal has read, and that are being submitted
+        self.read: dict[str, dict[int, bytes]] = {}
+        #: {key: the numbers of the rows, None = all} of arrays that are being read to run again
+        self.retried: dict[str, list[str] | None] = {}
+
+    def pop(self, task: SchedulerTask, *default: Any) -> Any:
+        """Note that an array is forgotten."""
+        array = super().pop(task, None)
+        if array is not None:
+            self.dropped.append((task.key, array))
+        return array
+
+
+def _note_end(state: SchedulerState, message: Message) -> None:
+    """Note what the keeper would be sent: its sender may be in the middle of a batch."""
+    for end in ends_in(state, message):
+        arrays_of(state).ended[end.key] = end
+        state.busy[Arrays] = None
+
+
+def arrays_of(state: SchedulerState) -> Arrays:
+    """Return the arrays of a scheduler."""
+    return state.record(Arrays)

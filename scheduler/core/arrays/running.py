@@ -1,0 +1,428 @@
+"""Arrays of jobs (`array=`): for each number of a range a call like it runs, a *row*.
+
+The array itself is a task that is deferred until all of its rows have ended. So what holds for any
+task holds for it. The journal keeps it, since an array is a detached job; who cancels it, ends it;
+it keeps its function; a scheduler that is started again gets it again. When all rows have
+succeeded it runs itself, without a number, which does nothing but end it. When some have not, it
+fails and names them.
+
+A window of its rows is made into ordinary tasks, as they come near to running: a keeper wants
+these. A row leaves the window when its end is recorded, so a slow disk costs no memory without end.
+The journal has one entry for all rows that have ended with an event: the bytes of their chunks, and
+what is kept of them. A row whose end is recorded is never made again, unless a user asks for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ....protocol.array_rows import ArrayRows, key_of_row, named, row_of_key
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import Failure, cancelled, rows_failed, unrecorded
+from ....protocol.wording import counted
+from ..conditions.feature import are_met
+from ..journal.entries import JobEnded, JobsRead, JournalRead, RowEnded, RowsChanged
+from ..journal.feature import RETRY_S
+from ..journal.jobs import MAX_UNRECORDED_NBYTES, append, journal_of, when_written
+from ..moves.transitions import enqueue, err, release_unneeded
+from ..moves.without_recipe import change_group
+from ..records.peers import ClientHandle, WorkerHandle
+from ..records.tasks import WAITING, SchedulerTask
+from ..recovery.records import recovery_of
+from ..requests import wanted_keys
+from ..requests.submission import class_of, on_cancel, on_submit
+from .records import DONE_WITH_NONE, NONE_BLOB, STATES, Array, Arrays, arrays_of
+
+if TYPE_CHECKING:
+    from ....protocol.wire.payload import Blob
+    from ..events import SchedulerTick
+    from ..state import SchedulerState
+
+#: Rows that are under way at a time, of all arrays; or twice the threads of the cluster.
+WINDOW: Final = 8192
+#: ... and of one array at least.
+LEAST_WINDOW: Final = 256
+_NONE: Final[Mapping[int, Failure]] = {}
+#: Options of an array that its rows do not have: it has waited, and ends, for all of them.
+_OF_ARRAY: Final = ("array", "detached", "conditions", "start_ms", "end_by_ms", "attempt", "actor")
+
+
+# -- arrays come -----------------------------------------------------------------------------------
+def refuse(
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    refused: Mapping[int, Failure],
+) -> Mapping[int, Failure]:
+    """Return the rows of a message that are no arrays as they are to be, and why."""
+    reasons = [_why_not(record) for record in message.options]
+    if not any(reasons):
+        return _NONE
+    option_of = message.option_of or [0] * len(message.keys)
+    return {
+        row: unrecorded(message.keys[row], reasons[place])
+        for row, place in enumerate(option_of)
+        if reasons[place] and row not in refused
+    }
+
+
+def _why_not(record: Mapping[str, Any]) -> str:
+    if not record.get("array"):
+        return ""
+    if not record.get("detached"):
+        return "an array is a detached job: submit it with detached=True"
+    for name in ("cron", "gang", "begin_by_ms", "scattered", "part_index"):
+        if record.get(name):
+            return f"an array has no {name}"
+    return ""
+
+
+def on_array(state: SchedulerState, task: SchedulerTask) -> None:
+    """Begin an array, or go on with one that the journal has; one that is known goes on."""
+    arrays = arrays_of(state)
+    if task not in arrays:
+        chunks = arrays.read.pop(task.key, None)
+        array = arrays[task] = Array(ArrayRows(task.group.options.array), chunks or {})
+        array.is_known = chunks is not None
+        if array.is_known and task.key in journal_of(state).adding:
+            _run_again(state, task, array)
+    touch(state, task)
+
+
+def on_ready(state: SchedulerState, task: SchedulerTask) -> None:
+    """Look at an array whose conditions are met, or that had ended and is to run again."""
+    arrays = arrays_of(state)
+    array = arrays.get(task)
+    if array is None:
+        return
+    if array.is_over and array.n_ended[0] + array.n_failed:
+        chunks = arrays.read.pop(task.key, None)
+        if chunks is None:  # a client has submitted it anew
+            array = arrays[task] = Array(array.rows, {})
+        else:
+            _run_again(state, task, array)
+    array.is_over = False
+    touch(state, task)
+
+
+def _run_again(state: SchedulerState, task: SchedulerTask, array: Array) -> None:
+    """Run rows again that have not succeeded, of an array that had ended."""
+    names = arrays_of(state).retried.pop(task.key, None)
+    begin_again(state, task, array, None if names is None else array.positions(names))
+
+
+def begin_again(
+    state: SchedulerState, task: SchedulerTask, array: Array, positions: list[int] | None
+) -> int:
+    """Let rows be begun again that have not succeeded, None = all; return how many there are."""
+    again = array.run_again(positions)
+    if again:
+        append(state, RowsChanged(task.key, array.packed(again), again=again))
+        state.counters.tasks_retried += len(again)
+        touch(state, task)
+    return len(again)
+
+
+def touch(state: SchedulerState, task: SchedulerTask) -> None:
+    """Look at an array in the next pass."""
+    arrays_of(state).touched[task] = None
+    state.busy[Arrays] = None
+
+
+# -- rows come -------------------------------------------------------------------------------------
+def on_assignment_begun(state: SchedulerState) -> None:
+    """Make the rows that workers have brought, and begin others: none is before the barrier."""
+    _adopt(state, [*recovery_of(state).rows])
+    for task in arrays_of(state):
+        touch(state, task)
+
+
+def on_worker_back(state: SchedulerState, ws: WorkerHandle) -> None:
+    """Make the rows that a worker brings which has come later than the others."""
+    if arrays_of(state) and not state.awaits_peers:
+        _adopt(state, [row.key for row in recovery_of(state).rows_at.get(ws, {}).values()])
+
+
+def _adopt(state: SchedulerState, keys: Iterable[str]) -> None:
+    """Make rows that workers have, wherever these are in the range, unless their end is known."""
+    arrays = arrays_of(state)
+    found: dict[SchedulerTask, list[int]] = {}
+    for key in keys if arrays else ():
+        of_array, name = row_of_key(key)
+        task = state.tasks.get(of_array)
+        array = None if task is None else arrays.get(task)
+        position = None if array is None else array.rows.position(name)
+        if task is None or array is None or position is None or task.state != WAITING:
+            continue
+        if not array.state_of(position) and position not in array.live:
+            found.setdefault(task, []).append(position)
+    for task, positions in found.items():
+        for position in positions:
+            arrays[task].again.pop(position, None)
+        _make(state, task, arrays[task], positions)
+
+
+def _fill(state: SchedulerState, task: SchedulerTask, array: Array) -> None:
+    """Begin the next rows, when half of the window has ended."""
+    n_threads = sum(ws.nthreads for ws in state.workers.values())
+    window = max(max(WINDOW, 2 * n_threads) // len(arrays_of(state)), LEAST_WINDOW)
+    n_free = window - array.n_under_way
+    if n_free < window // 2 or state.awaits_peers:
+        return
+    if journal_of(state).unrecorded_nbytes > MAX_UNRECORDED_NBYTES // 2 and array.writing:
+        return  # it is looked at again when these are recorded
+    positions = array.take(n_free)
+    if positions:
+        _make(state, task, array, positions)
+
+
+def _make(state: SchedulerState, task: SchedulerTask, array: Array, positions: list[int]) -> None:
+    """Make tasks of rows. Some may have ended when this returns."""
+    arrays = arrays_of(state)
+    group = task.group
+    keys = [key_of_row(task.key, array.rows.name(position)) for position in positions]
+    for key, position in zip(keys, positions, strict=True):
+        array.live[position] = None
+        arrays.rows[key] = task, position
+    options = group.options.changed(**dict.fromkeys(_OF_ARRAY), row_of=task.key)
+    dependencies = [d.key for d in task.dependencies]
+    message = m.SubmitTasks(
+        functions=[group.function.function_id],
+        function_names=[group.prefix.name],
+        function_blobs=[group.function.blob],
+        function_of=[0] * len(keys),
+        keys=keys,
+        args=[arguments_of(task, array, position) for position in positions],
+        dependencies=[dependencies] * len(keys) if dependencies else [],
+        spec_hashes=[],
+        options=[options.as_record()],
+    )
+    arrays.keeper.number, arrays.keeper.user = group.client, group.user  # of the array's turns
+    on_submit(state, arrays.keeper, message)
+    for row in filter(None, map(state.tasks.get, keys)):
+        if row.group.options.row_of == task.key:
+            row.group.wanted = m.WANTED_LARGE
+
+
+def arguments_of(task: SchedulerTask, array: Array, position: int) -> Blob:
+    """Return the arguments of a row."""
+    return array.rows.arguments(position)
+
+
+# -- rows end --------------------------------------------------------------------------------------
+def settle(state: SchedulerState) -> None:
+    """Handle the rows that have ended, and the arrays that were forgotten, since the last pass."""
+    arrays = arrays_of(state)
+    while arrays.ended or arrays.dropped or arrays.touched:
+        dropped, arrays.dropped = arrays.dropped, []
+        for key, array in dropped:
+            _drop(state, key, array)
+        _take_ends(state)
+        touched, arrays.touched = arrays.touched, {}
+        for task in touched:
+            if task in arrays:
+                _look(state, task, arrays[task])
+    if not arrays:
+        state.busy.pop(Arrays, None)
+
+
+def note_ends(
+    state: SchedulerState,
+    task: SchedulerTask,
+    array: Array,
+    positions: list[int],
+    how: str,
+    reason: str,
+) -> None:
+    """End rows that have not begun."""
+    failures = {p: cancelled(key_of_row(task.key, array.rows.name(p)), reason) for p in positions}
+    for position in positions:
+        array.note(position, STATES.index(how))
+    if positions:
+        _record(state, task, array, positions, [RowEnded(p, f) for p, f in failures.items()])
+
+
+def _take_ends(state: SchedulerState) -> None:
+    """Note the rows that have ended, have that recorded, and let go of them."""
+    arrays = arrays_of(state)
+    ended, arrays.ended = arrays.ended, {}
+    by_array: dict[SchedulerTask, dict[int, JobEnded]] = {}
+    for key, end in ended.items():
+        if key in arrays.rows:
+            task, position = arrays.rows.pop(key)
+            by_array.setdefault(task, {})[position] = end
+    _let_go(state, ended)
+    for task, ends in by_array.items():
+        array = arrays[task]  # those that are gone have no row any more
+        for position, end in ends.items():
+            del array.live[position]
+            array.note(position, STATES.index(end.state) if _is_kept(end) else DONE_WITH_NONE)
+        kept = [RowEnded(p, e.failure, e.result, e.nbytes) for p, e in ends.items() if _is_kept(e)]
+        _record(state, task, array, [*ends], kept)
+        arrays.touched[task] = None
+
+
+def _is_kept(end: JobEnded) -> bool:
+    """Return whether more is recorded of a row than its state."""
+    return end.result != NONE_BLOB
+
+
+def _record(
+    state: SchedulerState,
+    task: SchedulerTask,
+    array: Array,
+    positions: list[int],
+    ends: list[RowEnded],
+) -> None:
+    """Have the ends of rows recorded, with their chunks as these are now."""
+    array.n_entries += 1
+    array.writing[array.n_entries] = positions
+    append(state, RowsChanged(task.key, array.packed(positions), ends))
+    when_written(state, partial(_on_written, task=task, array=array, n=array.n_entries, ends=ends))
+
+
+def _on_written(
+    state: SchedulerState,
+    error: str,
+    task: SchedulerTask,
+    array: Array,
+    n: int,
+    ends: list[RowEnded],
+) -> None:
+    """Let rows leave the window whose ends are recorded; try again what could not be."""
+    if arrays_of(state).get(task) is not array or n not in array.writing:
+        return
+    if error:
+        state.call_after(RETRY_S, _record_again, task, array, n, ends)
+        return
+    positions = array.writing.pop(n)
+    for position in positions if array.asked else ():
+        answer(state, array.asked.pop(position, []))
+    touch(state, task)
+
+
+def _record_again(
+    state: SchedulerState, task: SchedulerTask, array: Array, n: int, ends: list[RowEnded]
+) -> None:
+    if arrays_of(state).get(task) is array and (positions := array.writing.pop(n, None)):
+        left = [end for end in ends if array.state_of(end.position)]  # not to run again since then
+        _record(state, task, array, positions, left)
+
+
+def _let_go(state: SchedulerState, keys: Iterable[str]) -> None:
+    keeper = arrays_of(state).keeper
+    unneeded = []
+    for key in keys:
+        row = state.tasks.get(key)
+        if row is not None and row in keeper.wants:
+            wanted_keys.unwant(keeper, row)
+            unneeded.append(row)
+    release_unneeded(state, unneeded)
+    wanted_keys.drop_functions(state, keeper)
+
+
+# -- arrays go on, and end -------------------------------------------------------------------------
+def _look(state: SchedulerState, task: SchedulerTask, array: Array) -> None:
+    """Begin more rows of an array, or end it."""
+    if not array.is_known:
+        array.is_known = True
+        if task.key in journal_of(state).adding:
+            append(state, RowsChanged(task.key, array.packed([]), is_new=True))
+    if task.state != WAITING:
+        if not array.is_over:  # it has failed, or was not recorded
+            array.is_over = True
+            _end_rows(state, task.key, array)
+        return
+    if array.is_over or task.waiting_on or not are_met(state, task) or state.awaits_peers:
+        return
+    _fill(state, task, array)
+    if not (array.is_left or array.live or array.writing):
+        array.is_over = True
+        state.call_after(0.0, _finish, task, array)  # behind this pass, which others follow
+
+
+def _finish(state: SchedulerState, task: SchedulerTask, array: Array) -> None:
+    """End an array: all of its rows have ended, and that is recorded."""
+    if arrays_of(state).get(task) is not array or not array.is_over or task.state != WAITING:
+        return
+    if array.n_failed:
+        names = map(array.rows.name, array.unsuccessful())
+        text = named(names, array.n_failed)
+        err(state, task, rows_failed(task.key, array.n_failed, array.rows.n, text))
+    else:
+        change_group(state, task, task.group.in_class(class_of(state, task.group.options)))
+        enqueue(state, task)
+
+
+def on_failed(state: SchedulerState, task: SchedulerTask, failure: Failure, worker: str) -> None:
+    """Look at an array that has failed by itself: no row of it is of use."""
+    if task in arrays_of(state):
+        touch(state, task)
+
+
+def on_cancelled(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
+    """Let the rows that are under way be cancelled with their array."""
+    arrays = arrays_of(state)
+    for task in tasks if arrays else ():
+        if (array := arrays.pop(task, None)) is not None:
+            array.is_cancelled = True
+            state.busy[Arrays] = None
+
+
+def _drop(state: SchedulerState, key: str, array: Array) -> None:
+    """End what an array has that was forgotten."""
+    _end_rows(state, key, array)
+    for waiting in array.asked.values():
+        answer(state, waiting)
+
+
+def _end_rows(state: SchedulerState, key: str, array: Array) -> None:
+    """Cancel the rows that are under way: their ends are not of their array any more."""
+    arrays = arrays_of(state)
+    keys = [key_of_row(key, array.rows.name(position)) for position in array.live]
+    if not keys:
+        return
+    array.live.clear()
+    for one in keys:
+        del arrays.rows[one]
+    reason = f"{key} was cancelled" if array.is_cancelled else f"{key} has ended"
+    on_cancel(
+        state,
+        arrays.keeper,
+        m.CancelKeys(keys=keys, force=True, reason=reason, running=True),
+    )
+    _let_go(state, keys)
+
+
+def answer(state: SchedulerState, waiting: Iterable[tuple[int, int]]) -> None:
+    """Answer those that wait for the end of a row."""
+    for peer, request in waiting:
+        if peer in state.roles:
+            state.send(peer, m.Answer(request=request, info={}))
+
+
+# -- users -----------------------------------------------------------------------------------------
+def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
+    """Take the states of the rows of arrays that are submitted next, by the journal."""
+    arrays = arrays_of(state)
+    for report in event.journal:
+        if isinstance(report, JobsRead):
+            arrays.read = report.read.arrays
+            if report.problem:
+                arrays.retried.pop(report.asked.key, None)
+        elif isinstance(report, JournalRead):
+            arrays.read = report.arrays
+
+
+def why_array(state: SchedulerState, task: SchedulerTask) -> str:
+    """Return what an array waits for; "" = the task is none, or waits as others do."""
+    array = arrays_of(state).get(task)
+    if array is None or not are_met(state, task) or task.waiting_on:
+        return ""
+    n_ended = array.rows.n - array.n_ended[0]
+    parts = [f"it is an array: {n_ended} of {counted(array.rows.n, 'row')} have ended"]
+    parts += [f"{array.n_failed} of these without success"] * bool(array.n_failed)
+    parts += [f"{key_of_row(task.key, array.rows.name(p))} is under way" for p in [*array.live][:1]]
+    return "; ".join(parts)

@@ -1,0 +1,177 @@
+"""The tables of arrays in the journal: the states of their rows, and what is kept of each.
+
+The states are one byte for each row that has ended, in chunks, each with the numbers of the states
+in it. A row that has failed, or whose result is not None, has a line of its own. The oldest of
+these are dropped when there are too many; the states stay as long as the array.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgpack
+
+from ..protocol.array_rows import ArrayRows, row_of_key
+from ..protocol.wire.options import ENDS
+from .core.arrays.records import CHUNK, DONE_WITH_NONE, NONE_BLOB, STATES
+from .core.journal.entries import PENDING, RowsChanged
+from .journal_descriptions import OPEN
+from .journal_store import Database
+from .journal_values import joined, packed_failure, parts
+
+#: Rows of which more is kept than their states, of all arrays; and the bytes of their results.
+MAX_KEPT: Final = 1_000_000
+MAX_KEPT_NBYTES: Final = 4 << 30
+#: Databases of the first form may lack them, and earlier versions do not look at them.
+ARRAY_TABLES: Final = (
+    """
+CREATE TABLE IF NOT EXISTS array_chunks (
+    key TEXT NOT NULL,
+    chunk INTEGER NOT NULL,
+    done INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL,
+    lost INTEGER NOT NULL,
+    states BLOB NOT NULL,
+    PRIMARY KEY (key, chunk)
+)
+""",
+    """
+CREATE TABLE IF NOT EXISTS array_rows (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    ended REAL NOT NULL,
+    nbytes INTEGER NOT NULL,
+    result BLOB,
+    result_buffers BLOB,
+    failure BLOB,
+    UNIQUE (key, position)
+)
+""",
+)
+_CHANGE: Final = """
+INSERT INTO array_chunks (key, chunk, done, failed, cancelled, lost, states)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key, chunk) DO UPDATE SET done = excluded.done, failed = excluded.failed,
+    cancelled = excluded.cancelled, lost = excluded.lost, states = excluded.states
+"""
+_COLUMNS: Final = "key, position, ended, nbytes, result, result_buffers, failure"
+
+
+def change_rows(database: Database, changes: list[RowsChanged]) -> None:
+    """Record the ends of rows, and that rows are to run again."""
+    now = time.time()
+    for change in changes:
+        if change.is_new:
+            forget_arrays(database, [change.key])
+        again = [(change.key, position) for position in change.again]
+        again += [(change.key, end.position) for end in change.ends]  # the new ones are the latest
+        database.executemany("DELETE FROM array_rows WHERE key = ? AND position = ?", again)
+        database.executemany(
+            _CHANGE,
+            [
+                (change.key, number, *_counts(states), states)
+                for number, states in change.chunks.items()
+            ],
+        )
+        rows = []
+        for end in change.ends:
+            result, buffers = (None, None) if end.result is None else parts(end.result)
+            nbytes = end.nbytes or len(result or b"") + len(buffers or b"")
+            failure = packed_failure(end.failure)
+            rows.append((change.key, end.position, now, nbytes, result, buffers, failure))
+        database.executemany(
+            f"INSERT INTO array_rows ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
+        )
+
+
+def _counts(states: bytes) -> list[int]:
+    """Return how many rows of a chunk have ended in which way."""
+    n_done, n_done_with_none, *others = map(states.count, range(1, len(STATES)))
+    return [n_done + n_done_with_none, *others]
+
+
+def forget_arrays(database: Database, keys: Iterable[str]) -> None:
+    """Drop what is recorded of the rows of arrays."""
+    for table in ("array_chunks", "array_rows"):
+        database.executemany(f"DELETE FROM {table} WHERE key = ?", [(key,) for key in keys])
+
+
+def drop_oldest_rows(database: Database) -> None:
+    """Drop what is kept of the oldest rows, and all of arrays that the journal has no more."""
+    for table in ("array_chunks", "array_rows"):
+        database.execute(f"DELETE FROM {table} WHERE key NOT IN (SELECT key FROM jobs)")
+    database.execute(
+        """
+        DELETE FROM array_rows WHERE number IN (
+            SELECT number FROM (
+                SELECT number, row_number() OVER latest AS place, sum(nbytes) OVER latest AS total
+                FROM array_rows WINDOW latest AS (ORDER BY number DESC)
+            ) AS counted WHERE place > ? OR total > ?
+        )
+        """,
+        (MAX_KEPT, MAX_KEPT_NBYTES),
+    )
+
+
+def read_chunks(database: Database, key: str) -> dict[int, bytes]:
+    """Return the states of the rows of an array."""
+    found = database.execute("SELECT chunk, states FROM array_chunks WHERE key = ?", (key,))
+    return dict(found)
+
+
+def with_rows(database: Database, job: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of a job, with how many rows have which state if it is an array."""
+    n_rows = job.pop("n_rows", 0)
+    if not n_rows:
+        return job
+    sums = ", ".join(f"coalesce(sum({state}), 0)" for state in ENDS[:-1])
+    query = f"SELECT {sums} FROM array_chunks WHERE key = ?"
+    found = map(int, database.execute(query, (job["key"],)).fetchone())  # sums may be decimal
+    counts = dict(zip(ENDS[:-1], found, strict=True))
+    return {**job, "rows": {PENDING: n_rows - sum(counts.values()), **counts}}
+
+
+def row_of(database: Database, key: str) -> tuple[dict[str, Any], list[Any]] | None:
+    """Return the description of a row of an array, with its result and failure; None = no row."""
+    of_array, name = row_of_key(key)
+    columns = "number, name, client, user_name, state, submitted, ended, options"
+    query = f"SELECT {columns} FROM jobs WHERE key = ?"
+    job = database.execute(query, (of_array,)).fetchone()
+    if job is None:
+        return None
+    number, function, client, user, array_state, submitted, array_ended, options = job
+    rows = msgpack.unpackb(options).get("array")
+    position = ArrayRows(rows).position(name) if rows else None
+    if position is None:
+        return None
+    query = "SELECT states FROM array_chunks WHERE key = ? AND chunk = ?"
+    found = database.execute(query, (of_array, position // CHUNK)).fetchone()
+    code = 0 if found is None else found[0][position % CHUNK]
+    state = STATES[code]
+    query = f"SELECT {_COLUMNS} FROM array_rows WHERE key = ? AND position = ?"
+    kept = database.execute(query, (of_array, position)).fetchone()
+    if state == PENDING:  # it may have ended with its array, before it was begun
+        kept = None
+        state = PENDING if array_state in OPEN else array_state
+    ended, nbytes, result, buffers, failure = (None, 0, None, None, None)
+    if code == DONE_WITH_NONE:
+        result = NONE_BLOB
+    elif kept is not None:
+        _, _, ended, nbytes, result, buffers, failure = kept
+    return {
+        "number": number,
+        "key": key,
+        "name": function,
+        "client": client,
+        "user": user,
+        "state": state,
+        "submitted": submitted,
+        "ended": array_ended if ended is None else ended,
+        "nbytes": nbytes,
+        "is_recorded": result is not None or failure is not None,
+        "array": of_array,
+    }, [None if result is None else joined(result, buffers), failure]
