@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.array_rows import key_of_row
 from ....protocol.wire import messages as m
 from ....protocol.wire.messages.questions import NO_ANSWER
 from ....protocol.wire.options import CANCELLED
@@ -49,7 +48,7 @@ def on_cancel_rows(state: SchedulerState, peer: int, message: m.Ask) -> None:
     reason = message.arguments.get("reason", "")
     if task is not None and array is not None and not array.is_over:
         pending = [p for p in array.positions(names or []) if not array.state_of(p)]
-        keys = [key_of_row(key, array.rows.name(p)) for p in pending if p in array.live]
+        keys = [array.key_of(p) for p in pending if p in array.live]
         if keys:
             cancel = m.CancelKeys(keys=keys, force=True, reason=str(reason), running=True)
             on_cancel(state, arrays_of(state).keeper, cancel)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.array_rows import key_of_row
 from ....protocol.wire.levels import Level
 from ..conditions.feature import are_met
 from ..feature import Feature, LateQuestion
@@ -33,12 +32,24 @@ def _misplaced(state: SchedulerState) -> Iterable[object]:
     """Yield live rows that are not known by their keys, and keys that are of no live row."""
     arrays = arrays_of(state)
     live = {
-        key_of_row(task.key, array.rows.name(position)): (task, position)
+        array.key_of(position): (task, position)
         for task, array in arrays.items()
         for position in array.live
     }
     yield from live.keys() ^ arrays.rows.keys()
     yield from (key for key, place in arrays.rows.items() if live.get(key, place) != place)
+
+
+def _under_way(state: SchedulerState) -> set[str]:
+    """Return the keys of the rows that are under way."""
+    arrays = arrays_of(state)
+    written = {
+        array.key_of(position)
+        for array in arrays.values()
+        for positions in array.writing.values()
+        for position in positions
+    }
+    return written | arrays.rows.keys() | arrays.ended.keys()
 
 
 def _unmade(state: SchedulerState) -> Iterable[object]:
@@ -70,11 +81,9 @@ FEATURE: Final = Feature(
         "row_ended": LateQuestion(asking.on_row_ended, Level.CLIENT),
     },
     invariants={
-        "the keeper of arrays wants their live rows": lambda s: [
-            task.key
-            for task in arrays_of(s).keeper.wants
-            if task.key not in arrays_of(s).rows and task.key not in arrays_of(s).ended
-        ],
+        "the keeper of arrays wants rows whose end is not recorded": lambda s: (
+            {task.key for task in arrays_of(s).keeper.wants} - _under_way(s)
+        ),
         "live rows of arrays are known by their keys": _misplaced,
         "a live row of an array has not ended": lambda s: [
             (task.key, position)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.array_rows import ArrayRows
+from ....protocol.array_rows import ArrayRows, key_of_row
 from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
 from ..journal.entries import PENDING, JobEnded
 from ..journal.jobs import ends_in
@@ -41,6 +41,7 @@ class Array:
         "is_cancelled",
         "is_known",
         "is_over",
+        "key",
         "live",
         "n_ended",
         "n_entries",
@@ -49,7 +50,8 @@ class Array:
         "writing",
     )
 
-    def __init__(self, rows: ArrayRows, chunks: Mapping[int, bytes]) -> None:
+    def __init__(self, key: str, rows: ArrayRows, chunks: Mapping[int, bytes]) -> None:
+        self.key = key
         self.rows = rows
         #: {number: the states of `CHUNK` rows}; a row without an end has 0
         self.chunks = {number: bytearray(states) for number, states in chunks.items()}
@@ -88,6 +90,10 @@ class Array:
     def n_failed(self) -> int:
         """How many rows have ended without success."""
         return sum(self.n_ended[DONE_WITH_NONE + 1 :])
+
+    def key_of(self, position: int) -> str:
+        """Return the key of a row."""
+        return key_of_row(self.key, self.rows.name(position))
 
     def positions(self, names: Iterable[str]) -> list[int]:
         """Return the positions of rows by their numbers; those that there are not are left out."""

@@ -7,7 +7,8 @@ succeeded it runs itself, without a number, which does nothing but end it. When 
 fails and names them.
 
 A window of its rows is made into ordinary tasks, as they come near to running: a keeper wants
-these. A row leaves the window when its end is recorded, so a slow disk costs no memory without end.
+these until their end is recorded. Then a row leaves the window, so a slow disk costs no memory
+without end, and a worker has a result for as long as it is nowhere else.
 The journal has one entry for all rows that have ended with an event: the bytes of their chunks, and
 what is kept of them. A row whose end is recorded is never made again, unless a user asks for that.
 """
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.array_rows import ArrayRows, key_of_row, named, row_of_key
+from ....protocol.array_rows import ArrayRows, named, row_of_key
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import Failure, cancelled, rows_failed, unrecorded
 from ....protocol.wording import counted
@@ -29,7 +30,7 @@ from ..journal.jobs import MAX_UNRECORDED_NBYTES, append, journal_of, when_writt
 from ..moves.transitions import enqueue, err, release_unneeded
 from ..moves.without_recipe import change_group
 from ..records.peers import ClientHandle, WorkerHandle
-from ..records.tasks import WAITING, SchedulerTask
+from ..records.tasks import MEMORY, WAITING, SchedulerTask
 from ..recovery.records import recovery_of
 from ..requests import wanted_keys
 from ..requests.submission import class_of, on_cancel, on_submit
@@ -84,7 +85,7 @@ def on_array(state: SchedulerState, task: SchedulerTask) -> None:
     arrays = arrays_of(state)
     if task not in arrays:
         chunks = arrays.read.pop(task.key, None)
-        array = arrays[task] = Array(ArrayRows(task.group.options.array), chunks or {})
+        array = arrays[task] = Array(task.key, ArrayRows(task.group.options.array), chunks or {})
         array.is_known = chunks is not None
         if array.is_known and task.key in journal_of(state).adding:
             _run_again(state, task, array)
@@ -100,7 +101,7 @@ def on_ready(state: SchedulerState, task: SchedulerTask) -> None:
     if array.is_over and array.n_ended[0] + array.n_failed:
         chunks = arrays.read.pop(task.key, None)
         if chunks is None:  # a client has submitted it anew
-            array = arrays[task] = Array(array.rows, {})
+            array = arrays[task] = Array(task.key, array.rows, {})
         else:
             _run_again(state, task, array)
     array.is_over = False
@@ -182,7 +183,7 @@ def _make(state: SchedulerState, task: SchedulerTask, array: Array, positions: l
     """Make tasks of rows. Some may have ended when this returns."""
     arrays = arrays_of(state)
     group = task.group
-    keys = [key_of_row(task.key, array.rows.name(position)) for position in positions]
+    keys = [array.key_of(position) for position in positions]
     for key, position in zip(keys, positions, strict=True):
         array.live[position] = None
         arrays.rows[key] = task, position
@@ -237,7 +238,7 @@ def note_ends(
     reason: str,
 ) -> None:
     """End rows that have not begun."""
-    failures = {p: cancelled(key_of_row(task.key, array.rows.name(p)), reason) for p in positions}
+    failures = {p: cancelled(array.key_of(p), reason) for p in positions}
     for position in positions:
         array.note(position, STATES.index(how))
     if positions:
@@ -245,7 +246,7 @@ def note_ends(
 
 
 def _take_ends(state: SchedulerState) -> None:
-    """Note the rows that have ended, have that recorded, and let go of them."""
+    """Note the rows that have ended, and have that recorded."""
     arrays = arrays_of(state)
     ended, arrays.ended = arrays.ended, {}
     by_array: dict[SchedulerTask, dict[int, JobEnded]] = {}
@@ -253,7 +254,9 @@ def _take_ends(state: SchedulerState) -> None:
         if key in arrays.rows:
             task, position = arrays.rows.pop(key)
             by_array.setdefault(task, {})[position] = end
-    _let_go(state, ended)
+            row = state.tasks.get(key)
+            if row is not None and row.state == MEMORY and row.wanted_by == arrays.keeper.alone:
+                row.delivered = True  # its end is not to be made again if its worker is lost
     for task, ends in by_array.items():
         array = arrays[task]  # those that are gone have no row any more
         for position, end in ends.items():
@@ -298,6 +301,7 @@ def _on_written(
         state.call_after(RETRY_S, _record_again, task, array, n, ends)
         return
     positions = array.writing.pop(n)
+    _let_go(state, [array.key_of(one) for one in positions if one not in array.live])
     for position in positions if array.asked else ():
         answer(state, array.asked.pop(position, []))
     touch(state, task)
@@ -381,12 +385,14 @@ def _drop(state: SchedulerState, key: str, array: Array) -> None:
 def _end_rows(state: SchedulerState, key: str, array: Array) -> None:
     """Cancel the rows that are under way: their ends are not of their array any more."""
     arrays = arrays_of(state)
-    keys = [key_of_row(key, array.rows.name(position)) for position in array.live]
-    if not keys:
-        return
+    keys = [array.key_of(position) for position in array.live]
     array.live.clear()
     for one in keys:
         del arrays.rows[one]
+    for positions in array.writing.values():
+        keys += map(array.key_of, positions)
+    if not keys:
+        return
     reason = f"{key} was cancelled" if array.is_cancelled else f"{key} has ended"
     on_cancel(
         state,
@@ -424,5 +430,5 @@ def why_array(state: SchedulerState, task: SchedulerTask) -> str:
     n_ended = array.rows.n - array.n_ended[0]
     parts = [f"it is an array: {n_ended} of {counted(array.rows.n, 'row')} have ended"]
     parts += [f"{array.n_failed} of these without success"] * bool(array.n_failed)
-    parts += [f"{key_of_row(task.key, array.rows.name(p))} is under way" for p in [*array.live][:1]]
+    parts += [f"{array.key_of(p)} is under way" for p in [*array.live][:1]]
     return "; ".join(parts)

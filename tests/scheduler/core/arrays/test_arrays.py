@@ -300,6 +300,31 @@ def test_an_explanation_says_how_far_an_array_is(board, disk):
     )
 
 
+def test_a_worker_has_a_result_until_it_is_recorded(board, disk):
+    client, worker = board.client(), board.worker()
+    board.send(client, array(1))
+    disk.commit(board)
+    board.finish(worker, "a/0")
+    assert board.states("a/0") == ["memory"]
+    disk.commit(board)
+    assert board.states("a/0") == ["-"]
+
+
+def test_a_row_that_has_ended_does_not_run_again_if_its_worker_is_lost_before_that_is_recorded(
+    board, disk
+):
+    client, worker = board.client(), board.worker()
+    board.send(client, array(2))
+    disk.commit(board)
+    board.finish(worker, "a/0")
+    board.close(worker)
+    board.worker("v")
+    assert board.states("a/0", "a/1") == ["released", "processing"]
+    disk.commit(board)
+    assert disk.states() == "d-"
+    assert board.states("a/0") == ["-"]
+
+
 # -- the next scheduler ----------------------------------------------------------------------------
 def test_a_row_whose_end_is_recorded_does_not_run_again(board, disk):
     client, worker = board.client(), board.worker()

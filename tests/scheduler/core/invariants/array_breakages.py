@@ -13,7 +13,7 @@ from weft.scheduler.core.requests import wanted_keys
 def make(b: Any, name: str = "memory") -> Array:
     """Let a task of a `Broken` board be an array of three rows, whatever its state."""
     b.state.busy[Arrays] = None
-    array = arrays_of(b.state)[b.task(name)] = Array(ArrayRows([[0, 3, 1, 0]]), {})
+    array = arrays_of(b.state)[b.task(name)] = Array(name, ArrayRows([[0, 3, 1, 0]]), {})
     return array
 
 
@@ -27,7 +27,7 @@ def live(b: Any) -> Array:
 
 #: {invariant: what breaks it}, of a `Broken` board
 ARRAY_BREAKAGES: dict[str, Callable[[Any], object]] = {
-    "the keeper of arrays wants their live rows": lambda b: wanted_keys.want(
+    "the keeper of arrays wants rows whose end is not recorded": lambda b: wanted_keys.want(
         arrays_of(b.state).keeper, b.task("memory")
     ),
     "live rows of arrays are known by their keys": lambda b: make(b).live.update({0: None}),
