@@ -5,8 +5,9 @@
 Starts a scheduler with a journal for each case, on this machine alone, and submits `--array 1-N`
 while no worker is there: with `--detach`, until the command has ended; without it, for
 `--attached` seconds, since such a command waits for its runs. Shown are the seconds of the command,
-the most that it had in memory, and how much more the scheduler has. `--workers N` adds a last
-case: N threads run `true` for each row, and the rate is shown.
+the most that it had in memory, and how much more the scheduler has. `--workers N` adds a case: N
+threads run `true` for each row, and the rate is shown. `--calls N` adds one in which two workers
+run `abs` for each number below N, beside a detached map of a tenth as many.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ from typing import NamedTuple
 
 import psutil
 
+import weft
+
 from .framework import machine
 from .framework.driving import ROOT, child_environment
 from .framework.resident import resident_bytes
+from .where import processes_by_role
 
 #: Seconds between two looks at a process.
 _LOOK_S = 0.02
@@ -118,6 +122,33 @@ def _run(folder: Path, scheduler: int, n: int, n_threads: int, limit_s: float) -
     print(f"{n} rows of `true` on {n_threads} threads: {end}, scheduler {more:.0f} MB more")
 
 
+def _call(n: int, limit_s: float) -> None:
+    """Run an array of a function, and print the rate, memory, and the size of the journal."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        weft.LocalCluster(2, 1, journal=Path(folder) / "jobs.sqlite") as cluster,
+        weft.Client(cluster) as client,
+    ):
+        client.gather(client.map(abs, range(2000), pure=False))
+        (scheduler,) = [process.pid for process in processes_by_role()["scheduler"]]
+        before, most, began = resident_bytes(scheduler), 0, time.monotonic()
+        array = client.submit_array(abs, range(n))
+        submitted_s = time.monotonic() - began
+        while not array.done() and time.monotonic() < began + limit_s:
+            most = max(most, resident_bytes(scheduler))
+            time.sleep(_LOOK_S)
+        seconds = time.monotonic() - began
+        array.result(1)
+        client.wait_recorded()
+        nbytes = sum(path.stat().st_size for path in Path(folder).iterdir())
+        more = (most - before) / 1e6
+        print(f"{n:,} rows of a function: submitted in {submitted_s:.2f} s, {n / seconds:,.0f}/s")
+        print(f"scheduler {more:.0f} MB more, journal {nbytes / 1e6:.0f} MB")
+        began = time.monotonic()
+        client.gather(client.map(abs, range(n // 10), detached=True))
+        print(f"a detached map: {n // 10 / (time.monotonic() - began):,.0f} calls/s")
+
+
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
@@ -126,6 +157,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds of one case (300)")
     parser.add_argument("--workers", type=int, default=0, help="threads that run rows (none)")
     parser.add_argument("--run", type=int, default=2_000, help="rows of that case (2000)")
+    parser.add_argument("--calls", type=int, default=0, help="rows of a function to run (none)")
     given = parser.parse_args()
     print(machine.headline("weft, arrays", machine.describe(ROOT), {}), flush=True)
     print("\n| rows | | seconds | command, MB | scheduler, MB more |\n|--:|:--|--:|--:|--:|")
@@ -140,6 +172,8 @@ def main() -> None:
     if given.workers:
         with tempfile.TemporaryDirectory() as text, _scheduler(Path(text)) as scheduler:
             _run(Path(text), scheduler, given.run, given.workers, given.limit)
+    if given.calls:
+        _call(given.calls, given.limit)
 
 
 if __name__ == "__main__":
