@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Final
 
 #: The most rows of an array: a mistyped one should not run for days.
@@ -119,6 +119,6 @@ def row_of_key(key: str) -> tuple[str, str]:
 
 def named(names: Iterable[str], n: int) -> str:
     """Return a text of some of `n` rows."""
-    shown = list(names)[:N_NAMED]
+    shown = list(islice(names, N_NAMED))
     more = f" and {n - len(shown)} more" if n > len(shown) else ""
     return ", ".join(shown) + more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import dataclass, field
@@ -173,8 +174,9 @@ async def job_result(engine: Engine, key: Key, timeout: Duration | None = None) 
     timeout_s = seconds_or_none(timeout, "timeout")
     found, answer = await _ask_job(engine, key)
     if found.array:
-        if found.state == "pending":
-            found, answer = await _ended_row(engine, found, timeout_s)
+        deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while found.state == "pending":  # it may have been asked to run again
+            found, answer = await _ended_row(engine, found, deadline_s)
         if not found.is_recorded:
             raise _unkept(found)
     elif not found.is_recorded:
@@ -185,14 +187,16 @@ async def job_result(engine: Engine, key: Key, timeout: Duration | None = None) 
     raise exception_from(read_failure(failure), text_of(key))
 
 
-async def _ended_row(engine: Engine, row: Job, timeout_s: float | None) -> tuple[Job, Answer]:
+async def _ended_row(engine: Engine, row: Job, deadline_s: float) -> tuple[Job, Answer]:
     """Wait for the end of a row of an array; return what is recorded of it then."""
     waiter = waiter_here()
     arguments = {"key": row.array, "rows": _names([row])}
     question = AskScheduler(waiter, "row_ended", arguments, "", "")
+    is_bounded = deadline_s < math.inf
+    timeout_s = max(deadline_s - time.monotonic(), 0.0) if is_bounded else None
     is_done = await wait(engine, waiter, question, timeout_s)
     if not is_done and not engine.is_closed:
-        raise TimeoutError(f"{row.key} has not ended within {timeout_s:g} s")
+        raise TimeoutError(f"{row.key} has not ended in time; it goes on")
     checked(engine, question, is_done, timeout_s)
     return await _ask_job(engine, row.key)
 

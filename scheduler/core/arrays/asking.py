@@ -53,8 +53,6 @@ def on_cancel_rows(state: SchedulerState, peer: int, message: m.Ask) -> None:
             cancel = m.CancelKeys(keys=keys, force=True, reason=str(reason), running=True)
             on_cancel(state, arrays_of(state).keeper, cancel)
         left = [p for p in pending if p not in array.live]
-        for position in left:
-            array.again.pop(position, None)
         note_ends(state, task, array, left, CANCELLED, str(reason))
         touch(state, task)
         settle(state)  # so that all of it is in the batch that is waited for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.array_rows import ArrayRows, key_of_row
@@ -35,7 +35,6 @@ class Array:
     """
 
     __slots__ = (
-        "again",
         "asked",
         "chunks",
         "is_cancelled",
@@ -63,10 +62,8 @@ class Array:
         #: {number of an entry: the positions of rows} whose ends are being recorded
         self.writing: dict[int, list[int]] = {}
         self.n_entries = 0
-        #: rows below this one have ended, or were begun
+        #: rows below this one have ended, or are live
         self.next = 0
-        #: {position: None} of rows below it that are to run again
-        self.again: dict[int, None] = {}
         #: {position: (peer, request)} of those that wait for the end of a row
         self.asked: dict[int, list[tuple[int, int]]] = {}
         #: whether the journal has it: what it has of an earlier array of this key is to be dropped
@@ -123,9 +120,7 @@ class Array:
 
     def take(self, n: int) -> list[int]:
         """Return the positions of the next rows, at most `n`, that have not ended or begun."""
-        taken = list(self.again)[:n]
-        for position in taken:
-            del self.again[position]
+        taken: list[int] = []
         while len(taken) < n and self.next < self.rows.n:
             number, place = divmod(self.next, CHUNK)
             states = self.chunks.get(number)
@@ -142,29 +137,26 @@ class Array:
 
     @property
     def is_left(self) -> bool:
-        """True unless each row has ended, or is under way."""
-        return bool(self.again) or self.n_ended[0] > len(self.live)
+        """True unless each row has ended, or is live."""
+        return self.n_ended[0] > len(self.live)
 
     def run_again(self, positions: Iterable[int] | None) -> list[int]:
         """Let rows be begun again that have not succeeded, all or some; return their positions."""
         if positions is None:
             positions = self.unsuccessful()
-        found = [one for one in positions if self.state_of(one) > DONE_WITH_NONE]
+        found = list(dict.fromkeys(one for one in positions if self.state_of(one) > DONE_WITH_NONE))
         for position in found:
             self.note(position, 0)
-            if position < self.next:
-                self.again[position] = None
+        self.next = min(self.next, min(found, default=self.next))
         return found
 
-    def unsuccessful(self) -> list[int]:
-        """Return the positions of the rows that have ended without success, in order. O(rows)."""
-        return [
-            number * CHUNK + place
-            for number, states in sorted(self.chunks.items())
-            if max(states) > DONE_WITH_NONE
-            for place, code in enumerate(states)
-            if code > DONE_WITH_NONE
-        ]
+    def unsuccessful(self) -> Iterator[int]:
+        """Yield the positions of the rows that have ended without success, in order."""
+        for number, states in sorted(self.chunks.items()):
+            if max(states) > DONE_WITH_NONE:
+                for place, code in enumerate(states):
+                    if code > DONE_WITH_NONE:
+                        yield number * CHUNK + place
 
     def packed(self, positions: Iterable[int]) -> dict[int, bytes]:
         """Return the chunks of these rows, as they are recorded."""

@@ -160,8 +160,6 @@ def _adopt(state: SchedulerState, keys: Iterable[str]) -> None:
         if not array.state_of(position) and position not in array.live:
             found.setdefault(task, []).append(position)
     for task, positions in found.items():
-        for position in positions:
-            arrays[task].again.pop(position, None)
         _make(state, task, arrays[task], positions)
 
 
