@@ -184,7 +184,8 @@ class ClientNode(ClientProcess):
         if specs[0].gang:
             return options
         options = self.sim.recurring.timed(self.sim, specs, options)
-        if not options.cron:
+        options = self.sim.arrays.ranged(specs, options)
+        if not (options.cron or options.array):
             options = self.sim.conditions.add(self, specs, options)
         return self.sim.journal.detach(specs, self.sim.queues.put(options))
 

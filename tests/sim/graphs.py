@@ -162,13 +162,14 @@ def unpacked(blob: Any) -> bytes:
 
 
 class SpecsByKey(dict[str, Spec]):
-    """{key: the task}; the key of a run of a recurring job leads to that job."""
+    """{key: the task}; the key of a run leads to its recurring job, that of a row to its array."""
 
     def __missing__(self, key: str) -> Spec:
-        job, at, _ = key.rpartition("@")
-        if not at:
-            raise KeyError(key)
-        return self[job]
+        for sign in "@/":
+            job, found, _ = key.rpartition(sign)
+            if found:
+                return self[job]
+        raise KeyError(key)
 
 
 class Graph:

@@ -22,6 +22,7 @@ from weft.scheduler.core.journal.entries import (
     JournalWritten,
     QueueChanged,
     ReadJobs,
+    RowsChanged,
     WriteJournal,
 )
 from weft.scheduler.core.journal.jobs import MADE, journal_of
@@ -72,7 +73,8 @@ class SimulatedJournal:
     def __init__(self, seed: int, sim: Simulation) -> None:
         self._sim = sim
         self._rng = rng = Random(f"journal of {seed}")
-        self.is_there = rng.random() < P_JOURNAL or sim.recurring.are_some
+        are_jobs = sim.recurring.are_some or sim.arrays.are_some
+        self.is_there = rng.random() < P_JOURNAL or are_jobs
         self._p_fails = rng.choice(FAULTS)
         #: {key: what is recorded}, in order.
         self.jobs: dict[str, Recorded] = {}
@@ -113,6 +115,8 @@ class SimulatedJournal:
         }
         if any("cron" in job.added.options for job in kept):
             self._sim.world.probes["recurring: read by the next scheduler"] += 1
+        if any("array" in job.added.options for job in kept):
+            self._sim.world.probes["array: read by the next scheduler"] += 1
         needed = {key for job in kept for key in job.added.dependencies}
         read = JournalRead(
             jobs=[job.added for job in kept],
@@ -120,6 +124,7 @@ class SimulatedJournal:
             done=dict.fromkeys(done),
             paused=[*self.paused],
             results={key: result for key, result in done.items() if key in needed},
+            arrays=self._chunks_of(job.added for job in kept),
         )
         return SchedulerTick(journal=[read])
 
@@ -165,7 +170,13 @@ class SimulatedJournal:
                 found[key] = None
                 needed += job.added.dependencies
         read.jobs = [job.added for key, job in self.jobs.items() if key in found]
+        read.arrays = self._chunks_of(read.jobs)
         node.report(core, JobsRead(asked, read))
+
+    def _chunks_of(self, jobs: Iterable[JobAdded]) -> dict[str, dict[int, bytes]]:
+        """Return the states on record of the rows of those that are arrays."""
+        chunks = self._sim.arrays.chunks
+        return {job.key: dict(chunks.get(job.key, {})) for job in jobs if "array" in job.options}
 
     def _commit(self, write: _Write) -> None:
         """Commit entries, and those before them: two times that are equal may be rounded."""
@@ -210,6 +221,8 @@ class SimulatedJournal:
                 job = self.jobs.get(entry.key)
                 if job is not None and job.state == PENDING:
                     job.added = replace(job.added, options=entry.options)
+            elif isinstance(entry, RowsChanged):
+                self._sim.arrays.apply(entry)
             elif isinstance(entry, JobEnded):
                 self._end(entry)
             elif isinstance(entry, QueueChanged):
@@ -224,6 +237,7 @@ class SimulatedJournal:
             return  # its beginning could not be recorded
         job.state = MADE if end.is_made else end.state
         job.result = end.result
+        self._sim.arrays.check_end(end.key, end.state)
         self._sim.world.probes[f"job {job.state}"] += 1
         if end.result is not None:
             value = self._sim.graph.by_key[end.key].value
@@ -239,11 +253,12 @@ class SimulatedJournal:
         if key not in journal_of(node.core).jobs:
             self._sim.world.probes["job runs again"] += 1
             self.again[key] = None
+            self._sim.arrays.note_again(key)
             node.retry_job(key)
 
     def detach(self, specs: list[Spec], options: TaskOptions) -> TaskOptions:
         """Return the options of some tasks, perhaps detached."""
-        share = P_RECURRING_DETACHED if options.cron else P_DETACHED
+        share = 1.0 if options.array else P_RECURRING_DETACHED if options.cron else P_DETACHED
         if not self.is_there or self._rng.random() >= share:
             return options
         known = {**self.jobs, **journal_of(self._sim.scheduler.core).jobs}

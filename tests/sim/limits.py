@@ -14,10 +14,12 @@ import weft.scheduler.core.memory.full
 import weft.worker.core.fetching
 import weft.worker.core.seats
 import weft.worker.core.slots
+from weft.scheduler.core.arrays import running as running_arrays
 from weft.scheduler.core.journal import resubmission
 from weft.scheduler.core.promises import feature as promises
 from weft.scheduler.core.recurring import feature as recurring_jobs
 
+from . import arrays
 from .graphs import Constants
 from .memory import Limits
 from .plan import Plan
@@ -45,7 +47,10 @@ def of_modules(plan: Plan, memory: Limits | None, recurring: Recurring) -> ExitS
         (weft.scheduler.core.coordination.cycles, "MAX_NAMED", 1000),
         (weft.scheduler.core.memory.full, "SWING_NBYTES", swing),
         (recurring_jobs, "GRACE_S", GRACE_S if recurring.are_some else recurring_jobs.GRACE_S),
+        (running_arrays, "WINDOW", arrays.WINDOW),
+        (running_arrays, "LEAST_WINDOW", arrays.LEAST_WINDOW),
         # Values are no pickles here.
+        (running_arrays, "arguments_of", arrays.arguments_of),
         (resubmission, "CONSTANT_ID", constants.function[0]),
         (resubmission, "CONSTANT_BLOB", constants.function[1]),
         (resubmission, "arguments_of", constants.arguments),

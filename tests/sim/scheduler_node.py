@@ -136,6 +136,12 @@ class SchedulerNode:
         on_retry_job(self.core, 0, Ask(request=0, name="retry_job", arguments={"key": key}))
         self._handle(SchedulerTick())
 
+    def ask_rows(self, name: str, key: str, rows: list[str]) -> None:
+        """Let a user ask about rows of an array, who has no connection that an answer takes."""
+        follow = self.core.features.orders[name].follow
+        follow(self.core, 0, Ask(request=0, name=name, arguments={"key": key, "rows": rows}))
+        self._handle(SchedulerTick())
+
     def _start(self, epoch: int) -> SchedulerState:
         plan, record = self.plan, self.record
         assert epoch not in self.sim.epochs, f"two starts of the scheduler have epoch {epoch}"
@@ -463,6 +469,8 @@ class SchedulerNode:
                     assert attempt not in assigned, f"attempt {attempt} was given out twice"
                     assigned[attempt] = key
                     self.world.probes["recurring: run assigned"] += "@" in key
+                    if "/" in key:
+                        self.sim.arrays.check_assigned(key)
 
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:

@@ -20,6 +20,7 @@ from weft.worker.core.tasks import WorkerTask
 
 from . import checks, copies, following, limits, memory, pausing, plugins, reading, retiring
 from .actor_calls import ActorUsers
+from .arrays import SimulatedArrays
 from .categories import SimulatedCategories
 from .client_node import FAILED, ClientNode
 from .conditions import Conditions
@@ -75,6 +76,7 @@ class Simulation:
         self.gangs = SimulatedGangs(seed, self)
         self.categories = SimulatedCategories(seed, self)
         self.recurring = Recurring(seed, self.plan, self.graph)
+        self.arrays = SimulatedArrays(seed, self)
         self.journal = SimulatedJournal(seed, self)
         #: {key: None} of tasks that failed because the memory was exhausted
         self.exceeded: dict[str, None] = {}
@@ -299,6 +301,7 @@ class Simulation:
         self._each(plan.copy_rate, lambda: copies.wish(self))
         self._each(self.recurring.are_some * 8 / plan.time, lambda: self.recurring.act(self))
         self._each(self.queues.are_some * 8 / plan.time, lambda: self.queues.act(self))
+        self._each(self.arrays.are_some * 12 / plan.time, self.arrays.act)
         self._each(plan.break_rate, self._break_link)
         self._each(plan.break_actor_rate, self._break_actor_connection)
         self._each(plan.kill_rate, self._kill_worker)

@@ -14,6 +14,7 @@ from .journal import SimulatedJournal
 from .world import World
 
 NO_JOBS = SimpleNamespace(are_some=False)
+NO_ARRAYS: Any = SimpleNamespace(are_some=False, chunks={})
 
 
 class Node:
@@ -45,7 +46,9 @@ def keys_read(journal: SimulatedJournal, node: Any) -> list[str]:
 def test_a_killed_scheduler_writes_nothing_after_its_journal_is_read(seed):
     world = World(seed)
     first: Any = Node()
-    sim: Any = SimpleNamespace(recurring=NO_JOBS, world=world, scheduler=first, is_healed=True)
+    sim: Any = SimpleNamespace(
+        recurring=NO_JOBS, arrays=NO_ARRAYS, world=world, scheduler=first, is_healed=True
+    )
     journal = SimulatedJournal(seed, sim)
     for number in range(4):
         journal.write(first, WriteJournal(number, [added(f"job-{number}")]))
@@ -61,7 +64,9 @@ def test_a_killed_scheduler_writes_nothing_after_its_journal_is_read(seed):
 def test_a_scheduler_that_begins_again_reads_what_it_was_writing():
     world = World(1)
     node: Any = Node()
-    sim: Any = SimpleNamespace(recurring=NO_JOBS, world=world, scheduler=node, is_healed=True)
+    sim: Any = SimpleNamespace(
+        recurring=NO_JOBS, arrays=NO_ARRAYS, world=world, scheduler=node, is_healed=True
+    )
     journal = SimulatedJournal(1, sim)
     journal.write(node, WriteJournal(1, [added("job")]))
     assert keys_read(journal, node) == ["job"]
@@ -74,7 +79,9 @@ def test_a_scheduler_that_begins_again_reads_what_it_was_writing():
 def test_writes_are_reported_in_their_order(seed):
     world = World(seed)
     node: Any = Node()
-    sim: Any = SimpleNamespace(recurring=NO_JOBS, world=world, scheduler=node, is_healed=True)
+    sim: Any = SimpleNamespace(
+        recurring=NO_JOBS, arrays=NO_ARRAYS, world=world, scheduler=node, is_healed=True
+    )
     journal = SimulatedJournal(seed, sim)
     for number in range(50):
         journal.write(node, WriteJournal(number, []))
