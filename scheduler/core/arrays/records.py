@@ -182,6 +182,8 @@ class Arrays(dict[SchedulerTask, Array]):
         self.touched: dict[SchedulerTask, None] = {}
         #: (key, what was known) of arrays that were forgotten since then
         self.dropped: list[tuple[str, Array]] = []
+        #: workers when they were last counted, and their threads: a hint for the window
+        self.n_workers = self.n_threads = 0
         #: {key: its chunks} of arrays that the journal has read, and that are being submitted
         self.read: dict[str, dict[int, bytes]] = {}
         #: {key: the numbers of the rows, None = all} of arrays that are being read to run again

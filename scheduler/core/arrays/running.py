@@ -165,8 +165,7 @@ def _adopt(state: SchedulerState, keys: Iterable[str]) -> None:
 
 def _fill(state: SchedulerState, task: SchedulerTask, array: Array) -> None:
     """Begin the next rows, when half of the window has ended."""
-    n_threads = sum(ws.nthreads for ws in state.workers.values())
-    window = max(max(WINDOW, 2 * n_threads) // len(arrays_of(state)), LEAST_WINDOW)
+    window = _window(state)
     n_free = window - array.n_under_way
     if n_free < window // 2 or state.awaits_peers:
         return
@@ -175,6 +174,15 @@ def _fill(state: SchedulerState, task: SchedulerTask, array: Array) -> None:
     positions = array.take(n_free)
     if positions:
         _make(state, task, array, positions)
+
+
+def _window(state: SchedulerState) -> int:
+    """Return how many rows of one array may be under way. O(workers) only if some have come."""
+    arrays = arrays_of(state)
+    if len(state.workers) != arrays.n_workers:
+        arrays.n_workers = len(state.workers)
+        arrays.n_threads = sum(ws.nthreads for ws in state.workers.values())
+    return max(max(WINDOW, 2 * arrays.n_threads) // len(arrays), LEAST_WINDOW)
 
 
 def _make(state: SchedulerState, task: SchedulerTask, array: Array, positions: list[int]) -> None:

@@ -16,6 +16,7 @@ from weft.scheduler.core.insight.explaining import why
 from weft.scheduler.core.journal.entries import JobEnded, RowsChanged, WriteJournal
 from weft.scheduler.core.journal.feature import RETRY_S
 from weft.scheduler.core.records.presence import Members
+from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 from ...builders import Board, finished, graph
 from .disk import Disk
@@ -164,6 +165,39 @@ def test_rows_have_the_turns_of_their_array(board):
     board.send(client, array())
     of_array, made = board.task("a").group, board.task("a/0").group
     assert (made.client, made.user) == (of_array.client, of_array.user)
+
+
+def test_rows_count_among_the_running_tasks_of_their_user(board, disk):
+    user_limits_of(board.state).max_running = 2
+    ann, worker = board.client("ann", user="ann"), board.worker(nthreads=8)
+    board.send(ann, array())
+    disk.commit(board)
+    assert board.states("a/0", "a/1", "a/2") == ["processing", "processing", "no_worker"]
+    end(board, disk, worker, 0, 1)
+    assert board.states("a/2", "a/3", "a/4") == ["processing", "processing", "no_worker"]
+
+
+def test_an_array_is_one_task_for_the_limit_of_its_user_until_rows_are_made(board, disk):
+    user_limits_of(board.state).max_rows = 3
+    ann, worker = board.client("ann", user="ann"), board.worker()
+    board.send(ann, array())
+    assert board.task("a").group.user.n_rows == 5
+    (failed,) = board.send(ann, graph("b")).of(ann, m.KeysErred)
+    assert failed.failures[0][0] == "user-limit"
+    disk.commit(board)
+    end(board, disk, worker, 0, 1, 2, 3)
+    assert live(board) == [4, 5]
+    board.drop_rest()
+
+
+def test_the_window_follows_the_threads_of_the_cluster(board, disk):
+    client = board.client()
+    board.send(client, array(100))
+    assert len(live(board)) == 4
+    worker = board.worker(nthreads=20)
+    disk.commit(board)
+    end(board, disk, worker, 0)
+    assert len(live(board)) == 39  # and one was being recorded
 
 
 def test_many_arrays_share_the_window(board, disk):
@@ -497,7 +531,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(EVENTS, st.integers(1, 9))
 def test_no_row_runs_again_whose_end_was_committed_and_all_end(events, n):
     disk = Disk()
