@@ -49,12 +49,13 @@ _CONNECTION: Final = {
     "tcp_user_timeout": 25_000,
 }
 #: The server waits for no lock for ever, and ends the transaction of a scheduler that is gone.
-#: What is reported as recorded must be on its disk. And a hundred ends are found by the index of
-#: keys: a join of another kind reads all jobs for them, while the server has no statistics.
+#: What is reported as recorded must be on its disk. And jobs are found by the index of keys: the
+#: plans of statements are made while the table is small, and would read all of it for ever.
 _SESSION: Final = """
 SET lock_timeout = '20s';
 SET idle_in_transaction_session_timeout = '15s';
 SET search_path TO {schema};
+SET enable_seqscan = off;
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 SELECT set_config('synchronous_commit', 'on', false)

@@ -316,6 +316,22 @@ def test_jobs_of_many_megabytes_are_recorded_together(opened, url):
     assert [one.key for one in read_again(opened, url).jobs] == [one.key for one in jobs]
 
 
+def test_jobs_are_found_by_their_index_also_by_plans_of_an_empty_table(opened, url, wait_until):
+    n_batches, n = 30, 100
+    for batch in range(n_batches):
+        keys = [f"{batch}-{i}" for i in range(n)]
+        assert opened.write(*map(job, keys)) == ""
+        assert opened.write(*[JobEnded(key, "done", result=b"r") for key in keys]) == ""
+    opened.journal.close()
+    schema = url.rpartition("=")[2]
+    query = (
+        "SELECT n_tup_ins, seq_tup_read FROM pg_stat_user_tables "
+        f"WHERE relname = 'jobs' AND schemaname = '{schema}'"
+    )
+    wait_until(lambda: asked(url, query)[0][0] == n_batches * n)  # the session has counted
+    assert asked(url, query)[0][1] < n_batches * n
+
+
 def test_a_missing_table_is_damage(opened, url):
     opened.write(job("a"))
     asked(url, "DROP TABLE functions")
