@@ -227,10 +227,10 @@ class SchedulerServer:
         """Begin with the jobs that earlier schedulers have recorded; nothing else has come yet."""
         journal = self._config.journal
         if journal is not None:
-            journal.on_bug = lambda bug: self._in_loop(self._crash, bug, "the journal's work")
+            during = "the work of the journal's thread"
+            journal.on_bug = lambda bug: self._in_loop(self._crash, bug, during)
             journal.on_taken_over = lambda error: self._in_loop(self._end_taken_over, error)
-            read = journal.read(self.state.epoch)
-            self._handle(SchedulerTick(journal=[read]), time.monotonic())
+            self._handle(SchedulerTick(journal=[journal.read(self.state.epoch)]), time.monotonic())
 
     def _in_loop(self, call: Callable[..., None], *args: Any) -> None:
         """Make a call of the journal's thread in the loop, unless that has ended."""
