@@ -285,7 +285,7 @@ class PostgresqlStore:
             database.execute(_HOLDER)
             database.execute("INSERT INTO holder VALUES (0, 0, 0, '')")
         form, self.last_epoch = database.execute("SELECT form, epoch FROM holder").fetchone()
-        if form < FORM and may_make:
+        if form <= FORM and may_make:
             for statement in steps_from(form):
                 database.execute(statement)
             database.execute("UPDATE holder SET form = ?", (FORM,))

@@ -104,7 +104,7 @@ FROM jobs JOIN functions ON functions.id = jobs.function
 def steps_from(form: int) -> list[str]:
     """Return the statements that make the tables of a new database, whose form is 0.
 
-    Or those that bring one of an earlier form up to date.
+    Or those that bring one of an earlier form up to date, or make what one of this form may lack.
     """
     later = ";".join((_PAUSED, TABLE, *ARRAY_TABLES))
     steps = ";".join(_NEXT_FORM[n] for n in range(form, FORM)) if form else _TABLES

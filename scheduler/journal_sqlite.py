@@ -109,11 +109,10 @@ class SqliteStore:
                     f"{FORM}: it was written by a later one; start that one, or give another "
                     "--journal"
                 )
-            if form < FORM:
-                with _transaction(database):  # as a whole or not at all
-                    for statement in steps_from(form):
-                        database.execute(statement)
-                    database.execute(f"PRAGMA user_version = {FORM}")
+            with _transaction(database):  # as a whole or not at all
+                for statement in steps_from(form):
+                    database.execute(statement)
+                database.execute(f"PRAGMA user_version = {FORM}")
         except (sqlite3.Error, OSError) as error:
             if database is not None:
                 database.close()
