@@ -12,7 +12,7 @@ from weft.scheduler import journal as module
 from weft.scheduler import journal_arrays
 from weft.scheduler.core.arrays.records import NONE_BLOB
 from weft.scheduler.core.journal.entries import JobEnded, JobForgotten, RowEnded, RowsChanged
-from weft.scheduler.journal_files import jobs_in
+from weft.scheduler.journal_places import jobs_at
 
 from .test_journal import Opened, job, read_again
 
@@ -20,9 +20,11 @@ ARRAY = replace(job("a"), options={"array": [[0, 3, 1, 0], [7, 5000, 1, 4]], "de
 N = 3 + 4993
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "journal.sqlite"
+@pytest.fixture(params=["file", "postgresql"])
+def path(request, tmp_path):
+    if request.param == "file":
+        return tmp_path / "journal.sqlite"
+    return request.getfixturevalue("postgresql").url()
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_an_array_is_described_with_the_counts_of_its_rows(opened, path):
     assert (array["rows"], "rows" in other) == (rows, False)
     opened.write(JobEnded("a", "failed", ["rows-failed", "a", 3, N, "1"]))
     assert described(opened, "a")["rows"] == rows
-    assert jobs_in(path, 5)[1]["rows"] == rows
+    assert jobs_at(str(path), 5)[1]["rows"] == rows
 
 
 def test_a_row_is_described_with_its_result_or_failure(opened):
