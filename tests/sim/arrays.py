@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .simulation import Simulation
 
-P_ARRAYS = 0.3
+P_ARRAYS = 0.075
 #: Rows that are under way, where there are arrays: see `limits.py`.
 WINDOW, LEAST_WINDOW = 4, 2
 
