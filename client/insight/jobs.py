@@ -180,7 +180,12 @@ async def job_result(engine: Engine, key: Key, timeout: Duration | None = None) 
         if not found.is_recorded:
             raise _unkept(found)
     elif not found.is_recorded:
-        return await future_of(engine, text_of(key))._result_async(timeout_s)
+        try:
+            return await future_of(engine, text_of(key))._result_async(timeout_s)
+        except DataLost:  # of the job itself, or it has ended since it was asked for
+            found, answer = await _ask_job(engine, key)
+            if not found.is_recorded:
+                raise
     result, failure = answer.blobs
     if result is not None:
         return loads(result)

@@ -10,7 +10,7 @@ import tornado.web
 from ...protocol.errors import QuestionFailed
 from .base import Page
 
-#: Who asks for the size of the cluster adapts it, and asks again within so long.
+#: An autoscaler asks for the size of the cluster, and asks again within so long.
 ADAPTS_S: Final = 300.0
 
 

@@ -13,7 +13,9 @@ import pytest
 import weft
 from tests.deploy.cli.test_restarts import real_pid, restarted
 from tests.deploy.daemons import daemon, environment, file_of, scheduler
+from weft.client.insight import jobs
 from weft.protocol.errors import QuestionFailed
+from weft.scheduler.journal_files import jobs_in
 
 from .test_scheduler_restarts import locked, note
 
@@ -223,3 +225,24 @@ def test_a_cluster_without_a_journal_says_so():
             client.submit(abs, 1, detached=True)
         with pytest.raises(QuestionFailed, match="has no journal"):
             client.jobs()
+
+
+def test_a_job_may_end_between_the_questions_of_who_waits_for_it(
+    client, started, tmp_path, monkeypatch, wait_until
+):
+    from fcntl import LOCK_EX, LOCK_UN, flock
+
+    gate = tmp_path / "gate"
+    ask_scheduler = jobs.future_of
+    with gate.open("w") as file:
+        flock(file, LOCK_EX)
+        key = client.submit(gated, str(gate), 7, detached=True).key
+
+        def ended_before(engine, key):
+            flock(file, LOCK_UN)
+            (path,) = file_of(started).parents[2].rglob("journal.sqlite")
+            wait_until(lambda: {j["key"]: j["state"] for j in jobs_in(path, 10)}[key] == "done", 60)
+            return ask_scheduler(engine, key)
+
+        monkeypatch.setattr(jobs, "future_of", ended_before)
+        assert client.job_result(key, timeout=60) == 7

@@ -121,7 +121,7 @@ def test_a_wrong_time_is_refused(board, value):
     assert no_worker_limit_of(board.state).adapts_until == 0.0
 
 
-def test_what_waits_for_something_else_does_not_fail(board):
+def test_tasks_that_wait_for_something_else_do_not_fail(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("pauses", retries=1, pauses=[3600.0, 1.0, 3600.0, 0.0]))
     board.send(client, graph("deferred", start_ms=10**9))

@@ -63,7 +63,7 @@ def test_no_task_of_a_paused_queue_begins_and_others_do(board):
     assert board.where("a") == worker
 
 
-def test_what_runs_goes_on_and_what_is_queued_or_not_begun_is_held(board):
+def test_running_tasks_go_on_and_all_others_are_held(board):
     client, worker = board.client(), board.worker()
     keys = [f"k{i}" for i in range(200)]
     board.send(client, graph(*keys, job_queue="q"))
@@ -140,7 +140,7 @@ def test_a_queue_is_resumed_while_there_is_no_worker(board):
     assert board.states("a") == ["processing"]
 
 
-def test_what_is_cancelled_is_not_held_any_more(board):
+def test_cancelled_tasks_are_not_held_any_more(board):
     client = board.client()
     board.worker()
     pause(board, client)
@@ -259,7 +259,7 @@ def test_the_number_of_paused_queues_is_limited(board, monkeypatch):
 
 
 # -- the journal -----------------------------------------------------------------------------------
-def test_it_is_recorded_and_the_answer_comes_then(board):
+def test_a_pause_is_recorded_and_the_answer_comes_then(board):
     client = board.client()
     board.play(SchedulerTick(journal=[JournalRead()]))
     pause(board, client)
@@ -272,7 +272,7 @@ def test_it_is_recorded_and_the_answer_comes_then(board):
     assert changes(board)[-1].entries == [QueueChanged("q", False)]
 
 
-def test_what_cannot_be_recorded_is_tried_again_as_it_is_then(board):
+def test_a_pause_that_cannot_be_recorded_is_tried_again_as_it_is_then(board):
     client = board.client()
     board.play(SchedulerTick(journal=[JournalRead()]))
     pause(board, client)
