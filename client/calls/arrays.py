@@ -12,7 +12,7 @@ from ..future import Future
 from .annotations import AnnotatedOptions, conditions_of_keywords, options_of_keywords
 from .call_options import NOT_GIVEN
 from .calling import submit_call
-from .conditions import check_futures, keep
+from .conditions import NO_CONDITIONS, check_futures, keep
 from .detaching import accepted
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def submit_array(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    queue: Any = NOT_GIVEN,
 ) -> Future[None, Mode]:
     """Run `func(number)` for each number of a range, as one detached job: an array.
 
@@ -68,6 +69,7 @@ def submit_array(
         no_worker_timeout: a row fails that no connected worker could run for so long.
         cores: the threads of its worker that each row takes, 1 by default.
         memory: the bytes of its worker's limit that each row takes.
+        queue: the name of its queue: no row begins while that is paused.
 
     Returns:
         A future without a value: it is done when all rows are, and has failed with `RowsFailed`
@@ -93,11 +95,16 @@ def submit_array(
         "allow_other_workers": allow_other_workers,
         "timeout": timeout,
         "meta": meta,
-        "conditions": (
-            after,
-            *(start_at, start_after, NOT_GIVEN, deadline),
-            *(NOT_GIVEN, no_worker_timeout, cores, memory),
-        ),
+        "conditions": {
+            "after": after,
+            "start_at": start_at,
+            "start_after": start_after,
+            "deadline": deadline,
+            "no_worker_timeout": no_worker_timeout,
+            "cores": cores,
+            "memory": memory,
+            "queue": queue,
+        },
     }
     ordered = numbers if numbers.step > 0 else numbers[::-1]
     return submit_parts(client, func, [(ordered, 0)], **given)
@@ -116,7 +123,7 @@ def submit_parts(
     allow_other_workers: bool,
     timeout: Any,
     meta: Any,
-    conditions: tuple[Any, ...],
+    conditions: Mapping[str, Any],
 ) -> Future[None, Mode]:
     """Submit an array of ranges, each with the digits of its numbers as `ArrayRows` has them."""
     engine = client._running()
@@ -125,7 +132,8 @@ def submit_parts(
     rows = [[part.start, part.stop, part.step, width] for part, width in parts]
     ArrayRows(rows)
     keywords: dict[str, Any] = {}
-    found = {**conditions_of_keywords(func, keywords, conditions), "detached": True}
+    values = tuple(conditions.get(name, NOT_GIVEN) for name in NO_CONDITIONS)
+    found = {**conditions_of_keywords(func, keywords, values), "detached": True}
     options = options_of_keywords(
         func,
         keywords,

@@ -22,7 +22,6 @@ def pause(queues: tuple[str, ...], at: str | None, connection_file: Path | None)
 
     \b
     Examples:
-      weft submit --detach --queue nightly -- ./refresh
       weft pause nightly
     """
     with connected(Chosen(connection_file, at), "weft pause") as client:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final
 import click
 
 from ...client.calls.arrays import submit_parts
+from ...client.calls.conditions import NO_CONDITIONS
 from ...client.client import Client
 from ...client.future import Future
 from ...client.shell.interruptible import SLICE_S
@@ -366,11 +367,11 @@ def _submit_array(
 ) -> Future[None]:
     if "ttl" in options:
         raise click.UsageError("--ttl is of single jobs: an array has a --deadline")
+    if "category" in options:
+        raise click.UsageError("--category is of single jobs: give an array its --memory")
     parts = sorted(array_of(array), key=lambda part: part[0].start)
     parts = [(numbers, width if width > 1 else 0) for numbers, width in parts]
-    times = (options.pop(name, None) for name in ("after", "start_at", "start_after", "ttl"))
-    others = (options.pop(name, None) for name in ("no_worker_timeout", "cores", "memory"))
-    conditions = (*times, options.pop("deadline", None), None, *others)
+    conditions = {name: options.pop(name) for name in NO_CONDITIONS if name in options}
     plain = {"key": None, "workers": None, "resources": None, "allow_other_workers": False}
     not_given = {"timeout": None, "meta": None, "conditions": conditions}
     try:

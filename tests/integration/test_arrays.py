@@ -158,3 +158,17 @@ def test_rows_whose_end_is_recorded_do_not_run_again_at_other_workers(tmp_path):
     counts = Counter(map(int, log.read_text().split()))
     assert [counts[number] for number in range(50)] == [1] * 50
     assert [counts[number] >= 1 for number in range(50, 60)] == [True] * 10
+
+
+def test_no_row_begins_while_its_queue_is_paused(tmp_path, wait_until):
+    with (
+        weft.LocalCluster(1, 2, journal=tmp_path / "jobs.sqlite") as cluster,
+        weft.Client(cluster) as client,
+    ):
+        client.pause_queue("nightly")
+        array = client.submit_array(abs, range(20), queue="nightly")
+        wait_until(lambda: client.paused_queues()["nightly"] > 0)
+        assert client.job(array.key).rows["pending"] == 20
+        client.resume_queue("nightly")
+        assert array.result(60) is None
+        assert client.job_result(f"{array.key}/7") == 7

@@ -31,6 +31,7 @@ from weft.worker.actors.actors import Actors, make_actor
 from weft.worker.context import WorkerContext, set_worker
 from weft.worker.core.features import FEATURES
 from weft.worker.core.state import WorkerState
+from weft.worker.data.store import Store
 from weft.worker.slots.interrupting import Interrupts, TaskInterrupted
 
 
@@ -233,7 +234,7 @@ async def test_an_actor_that_is_being_made_can_be_interrupted():
     state = WorkerState(1, "", FEATURES)
     state.cancelled.update({7: Task()})  # type: ignore[dict-item]
     contexts: dict[int, Any] = {}
-    interrupts = Interrupts(state, contexts, print, print)
+    interrupts = Interrupts(state, contexts, Store(10**9), print, print)
     actors = Actors("worker", "tcp://here:1", asyncio.get_running_loop())
     errors: list[BaseException] = []
 
