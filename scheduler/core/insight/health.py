@@ -26,6 +26,8 @@ NO_PROGRESS_UNKNOWN_S: Final = 600.0
 BUSY_SHARE: Final = 0.9
 LONG_LAG_S: Final = 1.0
 CLOCK_OFF_S: Final = 60.0
+#: Nobody may try to write the journal again for long.
+SHOW_JOURNAL_S: Final = 300.0
 #: Lines, or names in one line, of the same kind.
 MAX_NAMED: Final = 3
 
@@ -106,6 +108,9 @@ class Signs:
     load: Load = field(default_factory=Load)
     unreached: list[Unreached] = field(default_factory=list)
     set_aside: list[SetAside] = field(default_factory=list)
+    #: why the journal could not be written the last time, "" = it was
+    journal_error: str = ""
+    journal_s: float = 0.0
 
 
 #: (level, what is wrong, what to do about it or "")
@@ -315,6 +320,15 @@ def _clock(signs: Signs) -> Iterator[Found]:
         )
 
 
+def _journal(signs: Signs) -> Iterator[Found]:
+    if signs.journal_error and signs.journal_s < SHOW_JOURNAL_S:
+        yield (
+            "error",
+            f"jobs could not be recorded {lasting(signs.journal_s)} ago: {signs.journal_error}",
+            "new detached calls are refused until that is mended",
+        )
+
+
 class HealthCheck(NamedTuple):
     """A check: what it looks for, for the documentation, and the function that looks."""
 
@@ -340,6 +354,7 @@ CHECKS: Final[dict[str, HealthCheck]] = {
     "plugins-aside": HealthCheck("Workers died again and again of a plugin.", _set_aside),
     "unreached": HealthCheck("Workers fail to fetch data from others again and again.", _unreached),
     "no-progress": HealthCheck("No task has finished for much longer than expected.", _no_progress),
+    "journal": HealthCheck("The journal could not be written in the last 5 minutes.", _journal),
     "refused-workers": HealthCheck(
         "Workers were refused in the last 5 minutes; in the last hour while tasks find no worker.",
         _refused,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.message import MAX_NUMBER
 from ....protocol.wire.question_arguments import Info, Page
+from ..journal.jobs import journal_of
 from ..leaving.describing import describe, held_up
 from ..memory.records import memory_of
 from ..moves.transitions import ACTIVE
@@ -130,6 +131,8 @@ def _signs(
             for plugin in plugins_of(state).kept.values()
             if plugin.is_aside
         ],
+        journal_error=journal_of(state).error,
+        journal_s=state.now - journal_of(state).failed_at,
     )
 
 

@@ -190,6 +190,7 @@ def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
 def _on_written(state: SchedulerState, report: JournalWritten) -> None:
     """Let go of the jobs whose end is recorded; fail those whose beginning is not."""
     journal = journal_of(state)
+    _note_error(state, report.error)
     batch = journal.batches.pop(report.number)
     journal.unrecorded_nbytes -= batch.nbytes
     again: list[JobEnded] = []
@@ -224,6 +225,18 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
     for peer, request in batch.questions:
         if peer in state.roles:
             state.send(peer, m.Answer(request=request, info={}))
+
+
+def _note_error(state: SchedulerState, error: str) -> None:
+    """Log when the journal cannot be written, and when it can again."""
+    journal = journal_of(state)
+    if error and not journal.error:
+        state.log("warning", f"{error}; new detached calls are refused until it can be written")
+    elif journal.error and not error:
+        state.log("info", "the journal is written again")
+    journal.error = error
+    if error:
+        journal.failed_at = state.now
 
 
 def _fail(

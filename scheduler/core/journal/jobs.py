@@ -54,6 +54,8 @@ class DetachedJobs:
         "batches",
         "done",
         "ending",
+        "error",
+        "failed_at",
         "is_open",
         "jobs",
         "keeper",
@@ -85,6 +87,9 @@ class DetachedJobs:
         self.number = 1
         #: of the results in `batches`
         self.unrecorded_nbytes = 0
+        #: why the last batch could not be recorded, and when that was; "" = it was
+        self.error = ""
+        self.failed_at = 0.0
         #: The last group of tasks, and its options as they are recorded.
         self._group: TaskGroup | None = None
         self._options: dict[str, Any] = {}

@@ -76,6 +76,11 @@ CASES = {
     ),
     "scheduler-busy": (Signs(load=Load(cpu_share=1.02)), "warning", "100% of the time"),
     "scheduler-late": (Signs(load=Load(loop_lag_s=1.5)), "warning", "up to 1.5 s late"),
+    "journal": (
+        Signs(journal_error="the disk is full", journal_s=9.0),
+        "error",
+        "could not be recorded 9 s ago: the disk is full. New detached calls are refused",
+    ),
     "clock": (Signs(load=Load(clock_behind_s=7200.0)), "warning", "is 2 h behind the time"),
 }  # fmt: skip
 
@@ -132,6 +137,7 @@ def test_advice_is_in_the_text_of_a_line_and_apart_from_it():
         Signs(n_processing=0, quiet_s=1e9),
         Signs(load=Load(0.89, 0.99, 59.0)),
         Signs(load=Load(clock_behind_s=-1e6)),
+        Signs(journal_error="the disk is full", journal_s=301.0),
     ],
 )
 def test_usual_facts_are_no_line(signs):
