@@ -86,6 +86,8 @@ def submit_array(
     """
     if type(numbers) is not range:
         raise TypeError(f"submit_array needs a range, not {type(numbers).__name__}")
+    if not numbers or min(numbers[0], numbers[-1]) < 0:
+        raise ValueError(f"{numbers} has {'numbers below 0' if numbers else 'no numbers'}")
     given = {
         "key": key,
         "workers": workers,

@@ -202,8 +202,12 @@ def submit(
     }
     if category is not None:
         options["category"] = _category(category, category_mode, category_memory)
+        if memory is not None:
+            raise click.UsageError("--category chooses the memory: leave --memory out")
     elif category_mode or category_memory:
         raise click.UsageError("--category-mode and --category-memory need --category NAME")
+    if queue == "":
+        raise click.UsageError("--queue is a name, which is empty here")
     times = {"start_at": start_at, "start_after": start_after, "ttl": ttl, "deadline": deadline}
     options.update({name: value for name, value in times.items() if value is not None})
     check_times(times)
