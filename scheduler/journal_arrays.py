@@ -103,7 +103,10 @@ def forget_arrays(database: Database, keys: Iterable[str]) -> None:
 def drop_oldest_rows(database: Database) -> None:
     """Drop what is kept of the oldest rows, and all of arrays that the journal has no more."""
     for table in ("array_chunks", "array_rows"):
-        database.execute(f"DELETE FROM {table} WHERE key NOT IN (SELECT key FROM jobs)")
+        database.execute(
+            f"DELETE FROM {table} "
+            f"WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key = {table}.key)"
+        )
     database.execute(
         """
         DELETE FROM array_rows WHERE number IN (

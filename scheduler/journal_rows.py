@@ -71,6 +71,8 @@ _NEXT_FORM: Final = {1: "ALTER TABLE jobs ADD COLUMN user_name TEXT NOT NULL DEF
 _PAUSED: Final = """
 CREATE TABLE IF NOT EXISTS paused_queues (name TEXT PRIMARY KEY) WITHOUT ROWID
 """
+#: Functions of no job are found by it, and not by reading all jobs for each.
+_OF_FUNCTIONS: Final = "CREATE INDEX IF NOT EXISTS jobs_of_functions ON jobs (function)"
 _ADDED: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
 #: A job that is submitted again is a new one, behind those that it may read.
 _REPLACE: Final = "DELETE FROM jobs WHERE key IN ({rows})"
@@ -106,7 +108,7 @@ def steps_from(form: int) -> list[str]:
 
     Or those that bring one of an earlier form up to date, or make what one of this form may lack.
     """
-    later = ";".join((_PAUSED, TABLE, *ARRAY_TABLES))
+    later = ";".join((_PAUSED, _OF_FUNCTIONS, TABLE, *ARRAY_TABLES))
     steps = ";".join(_NEXT_FORM[n] for n in range(form, FORM)) if form else _TABLES
     return [*filter(str.strip, f"{steps};{later}".split(";"))]
 
@@ -302,5 +304,7 @@ def drop_oldest(database: Database) -> list[str]:
     dropped = [key for (key,) in oldest if key not in needed]
     database.executemany("DELETE FROM jobs WHERE key = ?", [(key,) for key in dropped])
     drop_oldest_rows(database)
-    database.execute("DELETE FROM functions WHERE id NOT IN (SELECT function FROM jobs)")
+    database.execute(
+        "DELETE FROM functions WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE function = functions.id)"
+    )
     return dropped

@@ -22,7 +22,7 @@ from weft.scheduler import journal_postgresql as module
 from weft.scheduler.core.journal.entries import JobEnded, JournalWritten, WriteJournal
 from weft.scheduler.journal import Journal
 from weft.scheduler.journal_places import jobs_at, store_at
-from weft.scheduler.journal_rows import FORM
+from weft.scheduler.journal_rows import FORM, drop_oldest
 
 
 @pytest.fixture
@@ -342,3 +342,32 @@ def test_a_missing_table_is_damage(opened, url):
 
 def test_the_server_for_tests_is_no_leak(postgresql):
     assert postgresql.pid in SERVERS
+
+
+def test_what_no_job_has_any_more_is_found_by_an_index(opened, url):
+    assert opened.write(job("a")) == ""
+    statements = []
+
+    class Noting:
+        """A database that notes what is deleted."""
+
+        def __init__(self, database):
+            self._database = database
+            self.executemany = database.executemany
+
+        def execute(self, statement, values=()):
+            if statement.lstrip().startswith("DELETE"):
+                statements.append((statement, values))
+            return self._database.execute(statement, values)
+
+    opened.journal.store.write(lambda database: drop_oldest(Noting(database)))
+    assert len(statements) >= 2
+    for statement, values in statements:
+        plan = opened.journal.store.read(
+            lambda database, values=values, statement=statement: "\n".join(
+                line for (line,) in database.execute(f"EXPLAIN {statement}", values)
+            )
+        )
+        # A subplan is read as a whole for each row, as is a table without an index.
+        assert "SubPlan" not in plan, plan
+        assert "Seq Scan on jobs" not in plan, plan
