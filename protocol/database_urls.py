@@ -12,9 +12,13 @@ from .errors import ConfigError
 SCHEMA: Final = "weft"
 _SCHEMES: Final = ("postgresql", "postgres")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+#: With another number of slashes it would be the path of a file, and the path is shown.
+_NO_PATH: Final = re.compile(r"postgres(ql)?:", re.IGNORECASE)
 #: A password may have any character that should be a %-code, so this takes what it can.
-_OF_USER: Final = re.compile(r"(://[^:/@?#]*:)(.*)(?=@)", re.DOTALL)
-_OF_QUERY: Final = re.compile(r"([?&](?:ssl)?password=)([^&#]*)", re.IGNORECASE)
+_OF_USER: Final = re.compile(r"[^:]*:/*[^:]*:(.*)@", re.DOTALL)
+#: As the driver reads it: a value ends at an `&` only.
+_PARAMETER: Final = re.compile(r"[?&]([^=&]*)=(?=([^&]*))")
+_OF_SECRETS: Final = re.compile("password|secret|scram", re.IGNORECASE)
 _SCHEMA_OF: Final = re.compile(r"([?&])schema=([^&#]*)&?")
 _NAME: Final = re.compile(r"(?!pg_)(?!public$)[a-z_][a-z0-9_]{0,62}")
 _HIDDEN: Final = "***"
@@ -22,7 +26,7 @@ _HIDDEN: Final = "***"
 
 def is_url(place: str) -> bool:
     """Return whether a text is a URL, and no path."""
-    return _SCHEME.match(place) is not None
+    return (_SCHEME.match(place) or _NO_PATH.match(place)) is not None
 
 
 def check_url(url: str, where: str) -> None:
@@ -61,6 +65,17 @@ def schema_of(url: str) -> tuple[str, str]:
 
 
 def shown(url: str) -> str:
-    """Return a URL as it may be shown to anybody."""
-    without = _OF_USER.sub(rf"\1{_HIDDEN}", url, count=1)
-    return _OF_QUERY.sub(rf"\1{_HIDDEN}", without)
+    """Return a URL, or a path, as it may be shown to anybody."""
+    if not is_url(url):
+        return url
+    secrets = [
+        found.span(2) for found in _PARAMETER.finditer(url) if _OF_SECRETS.search(unquote(found[1]))
+    ]
+    if of_user := _OF_USER.match(url):
+        secrets.append(of_user.span(1))
+    text, last = "", 0
+    for start, end in sorted(secrets):
+        if start >= last:
+            text += url[last:start] + _HIDDEN
+        last = max(last, end)
+    return text + url[last:]
