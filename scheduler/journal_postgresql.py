@@ -112,6 +112,11 @@ class PostgresqlStore:
                 f"{self.name} is not the URL of a database{why}; write for example "
                 "postgresql://user@host:5432/database"
             ) from None
+        if self.name != url and _is_misread(given):
+            raise ConfigError(
+                f"{self.name} is not the URL of a database as it is written: write @ and / in a "
+                "password as %40 and %2F, or give it in PGPASSWORD or ~/.pgpass"
+            )
         parameters: dict[str, Any] = {**_CONNECTION, **given}
         self._conninfo = make_conninfo("", **parameters)
         #: for error texts, and unlike that of any other scheduler
@@ -329,6 +334,12 @@ class _Transaction:
             self._connection.execute("ROLLBACK")
         except psycopg.Error:
             self._connection.close()
+
+
+def _is_misread(given: dict[str, Any]) -> bool:
+    """Return whether a part of a password may be in the place of something else, to be shown."""
+    places = (str(given.get(name) or "") for name in ("host", "port", "dbname"))
+    return any("@" in place[1:] for place in places)  # the first @ is that of a socket
 
 
 def _text_of(error: psycopg.Error) -> str:

@@ -371,3 +371,10 @@ def test_what_no_job_has_any_more_is_found_by_an_index(opened, url):
         # A subplan is read as a whole for each row, as is a table without an index.
         assert "SubPlan" not in plan, plan
         assert "Seq Scan on jobs" not in plan, plan
+
+
+@pytest.mark.parametrize("password", ["pa@s3cret", "12/s3cret", "pa/s3cret", "1@2/s3cret"])
+def test_the_rest_of_a_password_without_codes_is_not_shown(password):
+    with pytest.raises(ConfigError, match=r"ann:\*\*\*@127.0.0.1:1/jobs is not the URL") as caught:
+        store_at(f"postgresql://ann:{password}@127.0.0.1:1/jobs")
+    assert "s3cret" not in str(caught.value)
