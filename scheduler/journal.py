@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -50,6 +51,7 @@ from .journal_rows import (
 from .journal_store import Database, JournalStore, RowError, StorageError
 from .journal_values import joined, read_values
 
+_log = logging.getLogger("weft.scheduler")
 #: The oldest are looked for after so many transactions, or bytes of results.
 _COMMITS_BETWEEN: Final = 1000
 _NBYTES_BETWEEN: Final = 256 << 20
@@ -159,8 +161,13 @@ class Journal:
 
         A database that is locked, full or read-only is so for each, and would be waited for again.
         """
+        entries = [entry for write in writes for entry in write.action.entries]
+        ends = [entry for entry in entries if isinstance(entry, JobEnded)]
+        refused: list[str] = []
         try:
-            error = self._record([entry for write in writes for entry in write.action.entries])
+            error = self._record(entries)
+            if isinstance(error, RowError) and len(writes) == 1 and len(ends) == len(entries):
+                error = self._record_alone(ends, refused)
         except TakenOver as taken:
             self.on_taken_over(taken)  # and nothing is acknowledged any more
             return
@@ -171,7 +178,22 @@ class Journal:
         text = f"the journal {self.store.name} cannot be written: {error}" if error else ""
         for write in writes:
             dropped, self._dropped = self._dropped, []
-            write.report(JournalWritten(write.action.number, text, dropped))
+            write.report(JournalWritten(write.action.number, text, dropped, refused))
+
+    def _record_alone(self, ends: list[JobEnded], refused: list[str]) -> StorageError | None:
+        """Commit each end on its own, and note the keys of those that the database does not take.
+
+        They would be tried again otherwise, together and for ever.
+        """
+        for end in ends:
+            error = self._record([end])
+            if isinstance(error, RowError):
+                text = "the journal does not take the end of job %r, which is not recorded: %s"
+                _log.error(text, end.key, error)
+                refused.append(end.key)
+            elif error is not None:
+                return error
+        return None
 
     def _record(self, entries: list[Entry]) -> StorageError | None:
         """Commit entries; return why that failed, None = it has not."""

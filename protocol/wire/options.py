@@ -130,9 +130,14 @@ def _check_conditions(value: Any, buffers: list[Any]) -> list[list[str]]:
 def _check_queue(value: Any, buffers: list[Any]) -> str:
     """Check the name of a queue of jobs."""
     name: str = CHECKS["Text"](value, buffers)
-    if not 0 < len(name) <= MAX_TAG_CHARS:
-        raise ValueError(f"1 to {MAX_TAG_CHARS} characters are expected")
+    if not is_queue_name(name):
+        raise ValueError(f"1 to {MAX_TAG_CHARS} characters are expected, and no NUL")
     return name
+
+
+def is_queue_name(name: str) -> bool:
+    """Return whether a queue of jobs may have this name. No database has texts with a NUL."""
+    return 0 < len(name) <= MAX_TAG_CHARS and "\0" not in name
 
 
 def _check_gang(value: Any, buffers: list[Any]) -> list[str]:

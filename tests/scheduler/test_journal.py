@@ -353,3 +353,15 @@ def test_a_job_that_is_to_run_again_is_read_with_the_failed_ones_before_it(opene
     assert (found.asked.peer, found.asked.request, found.problem) == (5, 7, "")
     assert found.read == JournalRead([jobs[0], jobs[3], jobs[4]], results={"b": b"7"})
     assert "no job 'x'" in opened.again("x").problem
+
+
+def test_ends_that_come_with_one_that_the_database_does_not_take_are_recorded(opened, path):
+    opened.write(job("a"), job("b"), job("c"))
+    ends = [JobEnded("a", "done", result=b"1"), JobEnded("b", "done", nbytes=1 << 70),
+            JobEnded("c", "done", result=b"3")]  # fmt: skip
+    opened.journal.write(WriteJournal(9, ends), opened.reports.put)
+    assert opened.reports.get() == JournalWritten(9, refused=["b"])
+    states = {one["key"]: one["state"] for one in opened.ask("jobs").info["jobs"]}
+    assert states == {"a": "done", "b": "pending", "c": "done"}
+    opened.journal.write(WriteJournal(10, ends[1:2]), opened.reports.put)
+    assert opened.reports.get() == JournalWritten(10, refused=["b"])

@@ -20,6 +20,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.columns import MAX_TAG_CHARS
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import NO_ANSWER
+from ....protocol.wire.options import is_queue_name
 from ....protocol.wire.question_arguments import BadArgument
 from ..assignment.asking_back import ask_all_back
 from ..feature import Feature, LateQuestion, Question
@@ -128,8 +129,8 @@ def resume(state: SchedulerState, name: str) -> None:
 def name_of(arguments: Info) -> str:
     """Return the argument `name`."""
     name = arguments.get("name")
-    if type(name) is not str or not 0 < len(name) <= MAX_TAG_CHARS:
-        raise BadArgument(f"name= is that of a queue: 1 to {MAX_TAG_CHARS} characters")
+    if type(name) is not str or not is_queue_name(name):
+        raise BadArgument(f"name= is that of a queue: 1 to {MAX_TAG_CHARS} characters, no NUL")
     return name
 
 

@@ -185,6 +185,8 @@ class JournalWritten:
     error: str = ""
     #: keys of earlier jobs that were forgotten to make room
     dropped: list[str] = field(default_factory=list)
+    #: keys of ends that the database does not take, and would not take another time
+    refused: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -89,6 +89,8 @@ def refuse(
             reads = [dependency.key for dependency in task.dependencies]
             named = task.group.options.conditions
         reason = _why_not(journal, [*reads, *(key for _, key in named)] if named else reads)
+        if "\0" in key:  # PostgreSQL has no such texts
+            reason = reason or "its key has a NUL character"
         if reason and not _is_known(journal, key, task):
             rows[row] = unrecorded(key, reason)
         else:
@@ -213,7 +215,7 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
                 continue
             del journal.jobs[key]
             over.append(key)
-            if entry.state == DONE:
+            if entry.state == DONE and key not in report.refused:
                 journal.done[key] = None
     for key in report.dropped:
         journal.done.pop(key, None)

@@ -241,7 +241,7 @@ def test_a_queue_that_is_not_paused_cannot_be_resumed(board):
     assert failed.text == "queue 'q' is not paused; those that are: other"
 
 
-@pytest.mark.parametrize("name", ["", "x" * 1000, 5, None])
+@pytest.mark.parametrize("name", ["", "x" * 1000, "a\0b", 5, None])
 @pytest.mark.parametrize("question", ["pause_queue", "resume_queue"])
 def test_a_name_that_is_none_is_refused(board, question, name):
     client = board.client()

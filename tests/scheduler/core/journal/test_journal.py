@@ -279,6 +279,26 @@ def test_an_end_that_cannot_be_recorded_is_tried_again(board):
     assert not journal_of(board.state).jobs
 
 
+def test_an_end_that_the_database_does_not_take_is_not_tried_again(board):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    recorded(board, 1)
+    board.finish(worker, "a")
+    board.play(SchedulerTick(journal=[JournalWritten(2, refused=["a"])]))
+    assert (journal_of(board.state).jobs, journal_of(board.state).done) == ({}, {})
+    board.tick(RETRY_S + 0.1)
+    assert writes(board) == []
+
+
+def test_a_key_with_a_nul_character_is_refused_as_that_of_a_job(board):
+    client = board.client()
+    (erred,) = board.send(client, graph("a\0b", "c", detached=True)).of(client, m.KeysErred)
+    assert (erred.keys, erred.failures[0][0]) == (["a\0b"], "unrecorded")
+    assert "has a NUL character" in erred.failures[0][2]
+    (write,) = writes(board)
+    assert [entry.key for entry in write.entries] == ["c"]
+
+
 def test_a_scheduler_without_a_journal_refuses_jobs():
     board = Board()
     client = board.client()
