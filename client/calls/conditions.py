@@ -15,7 +15,7 @@ from ...protocol.amounts import CORES, MEMORY
 from ...protocol.durations import moment_of, seconds_of
 from ...protocol.errors import ForeignFuture
 from ...protocol.wire.columns import MAX_SIZE, MAX_TAG_CHARS
-from ...protocol.wire.options import ENDS, MAX_CONDITIONS
+from ...protocol.wire.options import ENDS, MAX_CONDITIONS, is_queue_name
 from ...protocol.wording import nearest
 from ..core.events import Watch
 from ..core.features.conditions import is_met
@@ -168,9 +168,9 @@ def _read_detached(value: Any) -> dict[str, Any]:
 
 
 def _read_queue(value: Any) -> dict[str, Any]:
-    if type(value) is not str or not 0 < len(value) <= MAX_TAG_CHARS:
+    if type(value) is not str or not is_queue_name(value):
         raise TypeError(
-            f"queue= is the name of a queue of jobs, 1 to {MAX_TAG_CHARS} characters, not "
+            f"queue= is the name of a queue of jobs, 1 to {MAX_TAG_CHARS} characters, no NUL, not "
             f"{value!r:.80}; to pass it to the function, use functools.partial"
         )
     return {"job_queue": value}
