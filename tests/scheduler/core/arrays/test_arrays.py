@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.arrays import asking, running
+from weft.scheduler.core.arrays import asking
 from weft.scheduler.core.arrays.records import NONE_BLOB, arrays_of
 from weft.scheduler.core.insight.explaining import why
 from weft.scheduler.core.journal.entries import JobEnded, RowsChanged, WriteJournal
@@ -18,46 +17,9 @@ from weft.scheduler.core.journal.feature import RETRY_S
 from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
-from ...builders import Board, finished, graph
+from ...builders import finished, graph
+from .acts import array, ask, end, live, sent
 from .disk import Disk
-
-
-@pytest.fixture(autouse=True)
-def small_window(monkeypatch):
-    monkeypatch.setattr(running, "WINDOW", 4)
-    monkeypatch.setattr(running, "LEAST_WINDOW", 2)
-
-
-@pytest.fixture
-def disk() -> Disk:
-    return Disk()
-
-
-@pytest.fixture
-def board(disk) -> Board:
-    return disk.board()
-
-
-def array(n: int = 6, key: str = "a", **options: Any) -> m.SubmitTasks:
-    return graph(key, array=[[0, n, 1, 0]], detached=True, **options)
-
-
-def live(board: Board, key: str = "a") -> list[int]:
-    """Return the numbers of the rows that are tasks."""
-    found = arrays_of(board.state).get(board.task(key))
-    return [] if found is None else sorted(found.live)
-
-
-def end(board: Board, disk: Disk, worker: int, *rows: int, key: str = "a") -> None:
-    board.finish(worker, *(f"{key}/{row}" for row in rows), blob=NONE_BLOB)
-    disk.commit(board)
-
-
-def sent(board: Board, peer: int, kind: type[Any]) -> list[Any]:
-    """Return all messages of a kind to a peer, of all events."""
-    found = [message for out in board._outs for message in out.of(peer, kind)]
-    board.drop_rest()
-    return found
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -402,21 +364,6 @@ def test_the_end_of_an_array_that_was_not_recorded_is_made_again(board, disk):
 
 
 # -- users -----------------------------------------------------------------------------------------
-def ask(board: Board, disk: Disk, client: int, name: str, **arguments: Any) -> list[Any]:
-    """Ask about rows of `a`; return the answers."""
-    question = m.Ask(request=9, name=name, arguments={"key": "a", **arguments})
-    answers: list[Any] = []
-    out = board.send(client, question)
-    answers += [*out.of(client, m.Answer), *out.of(client, m.AskFailed)]
-    board.drop_rest()
-    before = len(board._outs)
-    disk.commit(board)
-    for later in board._outs[before:]:
-        answers += [*later.of(client, m.Answer), *later.of(client, m.AskFailed)]
-    board.drop_rest()
-    return answers
-
-
 def test_rows_run_again_while_their_array_goes_on(board, disk):
     client, worker = board.client(), board.worker()
     board.send(client, array())
