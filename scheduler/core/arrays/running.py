@@ -120,10 +120,20 @@ def begin_again(
     """Let rows be begun again that have not succeeded, None = all; return how many there are."""
     again = array.run_again(positions)
     if again:
+        _forget_ends(state, array)
         append(state, RowsChanged(task.key, array.packed(again), again=again))
         state.counters.tasks_retried += len(again)
         touch(state, task)
     return len(again)
+
+
+def _forget_ends(state: SchedulerState, array: Array) -> None:
+    """Let go of rows that are to run again, and whose earlier end is not recorded yet."""
+    for n, positions in array.writing.items():
+        again = [one for one in positions if not array.state_of(one)]
+        if again:
+            array.writing[n] = [one for one in positions if array.state_of(one)]
+            _let_go(state, map(array.key_of, again))
 
 
 def touch(state: SchedulerState, task: SchedulerTask) -> None:
@@ -307,7 +317,7 @@ def _on_written(
         state.call_after(RETRY_S, _record_again, task, array, n, ends)
         return
     positions = array.writing.pop(n)
-    _let_go(state, [array.key_of(one) for one in positions if one not in array.live])
+    _let_go(state, map(array.key_of, positions))
     for position in positions if array.asked else ():
         answer(state, array.asked.pop(position, []))
     touch(state, task)
@@ -316,9 +326,13 @@ def _on_written(
 def _record_again(
     state: SchedulerState, task: SchedulerTask, array: Array, n: int, ends: list[RowEnded]
 ) -> None:
-    if arrays_of(state).get(task) is array and (positions := array.writing.pop(n, None)):
-        left = [end for end in ends if array.state_of(end.position)]  # not to run again since then
-        _record(state, task, array, positions, left)
+    if arrays_of(state).get(task) is not array:
+        return
+    positions = array.writing.pop(n)  # others are to run again since then, or have done so
+    if positions:
+        are_left = set(positions)
+        _record(state, task, array, positions, [e for e in ends if e.position in are_left])
+    touch(state, task)
 
 
 def _let_go(state: SchedulerState, keys: Iterable[str]) -> None:

@@ -1,0 +1,47 @@
+"""What a disk that fails for a while does to rows: no end of an earlier run replaces a later one."""
+
+from __future__ import annotations
+
+from weft.scheduler.core.arrays.records import NONE_BLOB
+from weft.scheduler.core.journal.feature import RETRY_S
+
+from .acts import array, ask, end, live
+
+
+def test_a_failure_that_is_recorded_late_does_not_replace_the_result_of_a_later_run(board, disk):
+    client, worker = board.client(), board.worker(nthreads=4)
+    board.send(client, array())
+    disk.commit(board)
+    board.raise_(worker, "a/0", "a/1")
+    disk.error = "the disk is full"
+    disk.commit(board)
+    disk.error = ""
+    ask(board, disk, client, "retry_rows", rows=["1"])
+    end(board, disk, worker, 2, 3)
+    assert 1 in live(board)
+    board.finish(worker, "a/1", blob=b"result")
+    disk.commit(board)
+    board.tick(RETRY_S + 0.1)
+    disk.commit(board)
+    assert disk.states() == "fddd--"
+    assert disk.kept["a"][0].failure[:2] == ["exception", "a/0"]
+    assert disk.kept["a"][1].result == b"result"
+    board.drop_rest()
+
+
+def test_an_array_ends_when_all_rows_run_again_whose_ends_could_not_be_recorded(board, disk):
+    client, worker = board.client(), board.worker()
+    board.send(client, array(2))
+    disk.commit(board)
+    board.finish(worker, "a/0", blob=NONE_BLOB)
+    disk.commit(board)
+    board.raise_(worker, "a/1")
+    disk.error = "the disk is full"
+    disk.commit(board)
+    disk.error = ""
+    ask(board, disk, client, "retry_rows", rows=["1"])
+    end(board, disk, worker, 1)
+    board.tick(RETRY_S + 0.1)
+    board.tick()
+    assert board.states("a") == ["processing"]
+    board.drop_rest()
