@@ -62,16 +62,17 @@ def on_cancel_rows(state: SchedulerState, peer: int, message: m.Ask) -> None:
 def on_row_ended(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """Answer when the end of a row is recorded; at once if there is nothing to wait for."""
     key, names = _named_in(message)
-    _, array = _find(state, key)
+    task, array = _find(state, key)
     found = [] if array is None or array.is_over else array.positions(names or [])
     waits = [p for p in found if array is not None and array.is_under_way(p)]
-    if array is None or not waits:
+    if task is None or array is None or not waits:
         answer(state, [(peer, message.request)])
     elif sum(map(len, array.asked.values())) >= MAX_ASKED:
         text = f"{MAX_ASKED} questions wait for rows of {key!r}: ask with fewer clients"
         _refuse(state, peer, message, text)
     else:
         array.asked.setdefault(waits[0], []).append((peer, message.request))
+        arrays_of(state).awaited[task] = None
 
 
 def _find(state: SchedulerState, key: str) -> tuple[SchedulerTask | None, Array | None]:

@@ -180,6 +180,8 @@ class Arrays(dict[SchedulerTask, Array]):
         self.ended: dict[str, JobEnded] = {}
         #: {task: None} of the arrays that are looked at in the next pass
         self.touched: dict[SchedulerTask, None] = {}
+        #: {task: None} of the arrays for whose rows questions wait, and of some that had such
+        self.awaited: dict[SchedulerTask, None] = {}
         #: (key, what was known) of arrays that were forgotten since then
         self.dropped: list[tuple[str, Array]] = []
         #: workers when they were last counted, and their threads: a hint for the window
@@ -192,6 +194,7 @@ class Arrays(dict[SchedulerTask, Array]):
     def pop(self, task: SchedulerTask, *default: Any) -> Any:
         """Note that an array is forgotten."""
         array = super().pop(task, None)
+        self.awaited.pop(task, None)
         if array is not None:
             self.dropped.append((task.key, array))
         return array

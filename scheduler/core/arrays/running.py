@@ -232,10 +232,15 @@ def arguments_of(task: SchedulerTask, array: Array, position: int) -> Blob:
 def settle(state: SchedulerState) -> None:
     """Handle the rows that have ended, and the arrays that were forgotten, since the last pass."""
     arrays = arrays_of(state)
+    for task in [*arrays.awaited]:
+        if not arrays[task].asked:
+            del arrays.awaited[task]
+        elif task.state != WAITING:  # no hook tells of one that fails with its inputs
+            arrays.touched[task] = None
     while arrays.ended or arrays.dropped or arrays.touched:
         dropped, arrays.dropped = arrays.dropped, []
         for key, array in dropped:
-            _drop(state, key, array)
+            _end_rows(state, key, array)
         _take_ends(state)
         touched, arrays.touched = arrays.touched, {}
         for task in touched:
@@ -395,15 +400,14 @@ def on_cancelled(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
             state.busy[Arrays] = None
 
 
-def _drop(state: SchedulerState, key: str, array: Array) -> None:
-    """End what an array has that was forgotten."""
-    _end_rows(state, key, array)
+def _end_rows(state: SchedulerState, key: str, array: Array) -> None:
+    """Cancel the rows that are under way: their ends are not of their array any more.
+
+    Those that wait for a row are answered: what is recorded of the array says how it ended.
+    """
     for waiting in array.asked.values():
         answer(state, waiting)
-
-
-def _end_rows(state: SchedulerState, key: str, array: Array) -> None:
-    """Cancel the rows that are under way: their ends are not of their array any more."""
+    array.asked.clear()
     arrays = arrays_of(state)
     keys = [array.key_of(position) for position in array.live]
     array.live.clear()

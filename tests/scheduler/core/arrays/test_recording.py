@@ -1,4 +1,4 @@
-"""What a disk that fails for a while does to rows: no end of an earlier run replaces a later one."""
+"""A disk that fails for a while: no end of an earlier run of a row replaces a later one."""
 
 from __future__ import annotations
 

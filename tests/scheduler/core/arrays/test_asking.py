@@ -1,0 +1,30 @@
+"""Questions about rows are answered when there is nothing more to wait for."""
+
+from __future__ import annotations
+
+from weft.protocol.wire import messages as m
+
+from ...builders import graph
+from .acts import array, ask, sent
+
+
+def test_questions_are_answered_when_an_array_fails_by_an_input(board, disk):
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("d", detached=True))
+    disk.commit(board)
+    board.send(client, graph(":d -> a", array=[[0, 6, 1, 0]], detached=True))
+    disk.commit(board)
+    assert ask(board, disk, client, "row_ended", rows=["5"]) == []
+    board.raise_(worker, "d")
+    assert len(sent(board, client, m.Answer)) == 1
+    assert len(ask(board, disk, client, "row_ended", rows=["5"])) == 1
+
+
+def test_questions_are_answered_when_the_beginning_of_an_array_cannot_be_recorded(board, disk):
+    client = board.client()
+    board.send(client, array())
+    disk.error = "the disk is full"
+    question = m.Ask(request=1, name="row_ended", arguments={"key": "a", "rows": ["5"]})
+    assert not board.send(client, question).of(client, m.Answer)
+    disk.commit(board)
+    assert len(sent(board, client, m.Answer)) == 1
