@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 #: The most rows that one question names.
 MAX_NAMED: Final = 1000
-#: Questions that wait for rows of one array; others are refused.
-MAX_ASKED: Final = 1000
+#: Questions that wait for rows of one array. With one more the oldest is answered: its client is
+#: gone, or has stopped waiting, or asks again.
+MAX_ASKED: Final = 10_000
 
 
 def on_retry_rows(state: SchedulerState, peer: int, message: m.Ask) -> None:
@@ -67,12 +68,15 @@ def on_row_ended(state: SchedulerState, peer: int, message: m.Ask) -> None:
     waits = [p for p in found if array is not None and array.is_under_way(p)]
     if task is None or array is None or not waits:
         answer(state, [(peer, message.request)])
-    elif sum(map(len, array.asked.values())) >= MAX_ASKED:
-        text = f"{MAX_ASKED} questions wait for rows of {key!r}: ask with fewer clients"
-        _refuse(state, peer, message, text)
-    else:
-        array.asked.setdefault(waits[0], []).append((peer, message.request))
-        arrays_of(state).awaited[task] = None
+        return
+    if sum(map(len, array.asked.values())) >= MAX_ASKED:
+        position, (oldest, *later) = next(iter(array.asked.items()))
+        del array.asked[position]
+        if later:
+            array.asked[position] = later
+        answer(state, [oldest])
+    array.asked.setdefault(waits[0], []).append((peer, message.request))
+    arrays_of(state).awaited[task] = None
 
 
 def _find(state: SchedulerState, key: str) -> tuple[SchedulerTask | None, Array | None]:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.arrays import asking
 from weft.scheduler.core.arrays.records import NONE_BLOB, arrays_of
 from weft.scheduler.core.insight.explaining import why
 from weft.scheduler.core.journal.entries import JobEnded, RowsChanged, WriteJournal
@@ -453,14 +452,10 @@ def test_a_question_waits_until_the_end_of_a_row_is_recorded(board, disk):
     board.drop_rest()
 
 
-def test_questions_about_rows_are_bounded_and_checked(board, disk, monkeypatch):
-    monkeypatch.setattr(asking, "MAX_ASKED", 1)
+def test_questions_about_rows_are_checked(board, disk):
     client = board.client()
     board.send(client, array())
     disk.commit(board)
-    assert ask(board, disk, client, "row_ended", rows=["0"]) == []
-    (failed,) = ask(board, disk, client, "row_ended", rows=["1"])
-    assert "1 questions wait for rows of 'a'" in failed.text
     for arguments in ({"rows": "x"}, {"rows": [1]}, {"key": 3}, {"rows": ["1"] * 1001}):
         (failed,) = ask(board, disk, client, "retry_rows", **arguments)
         assert isinstance(failed, m.AskFailed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft.protocol.wire import messages as m
+from weft.scheduler.core.arrays import asking
 
 from ...builders import graph
 from .acts import array, ask, sent
@@ -28,3 +29,31 @@ def test_questions_are_answered_when_the_beginning_of_an_array_cannot_be_recorde
     assert not board.send(client, question).of(client, m.Answer)
     disk.commit(board)
     assert len(sent(board, client, m.Answer)) == 1
+
+
+def test_the_oldest_question_is_answered_when_too_many_wait(board, disk, monkeypatch):
+    # Its client has stopped waiting, or asks again.
+    monkeypatch.setattr(asking, "MAX_ASKED", 2)
+    client, other = board.client(), board.client("bob")
+    board.send(client, array())
+    disk.commit(board)
+    for number in (1, 2):
+        arguments = {"key": "a", "rows": ["5"]}
+        question = m.Ask(request=number, name="row_ended", arguments=arguments)
+        assert not board.send(client, question).of(client, m.Answer)
+    assert ask(board, disk, other, "row_ended", rows=["4"]) == []
+    assert [one.request for one in sent(board, client, m.Answer)] == [1]
+
+
+def test_questions_of_clients_that_are_gone_make_room(board, disk, monkeypatch):
+    monkeypatch.setattr(asking, "MAX_ASKED", 2)
+    client = board.client()
+    board.send(client, array())
+    disk.commit(board)
+    for name in ("ann", "bob"):
+        gone = board.client(name)
+        assert ask(board, disk, gone, "row_ended", rows=["5"]) == []
+        board.close(gone)
+    for row in ("0", "1"):
+        assert ask(board, disk, client, "row_ended", rows=[row]) == []
+    assert not sent(board, client, m.AskFailed)
