@@ -38,8 +38,7 @@ def on_retry_rows(state: SchedulerState, peer: int, message: m.Ask) -> None:
     elif text := why_not_again(state, key):
         _refuse(state, peer, message, text)
     else:
-        arrays_of(state).retried[key] = names
-        state.after.append(ReadJobs(peer, message.request, key))
+        state.after.append(ReadJobs(peer, message.request, key, names))
 
 
 def on_cancel_rows(state: SchedulerState, peer: int, message: m.Ask) -> None:

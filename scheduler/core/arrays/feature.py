@@ -96,6 +96,10 @@ FEATURE: Final = Feature(
         ],
         "the rows of arrays are counted by their states": _miscounted,
         "an array that has not ended is looked at, or has rows under way": _unmade,
+        "what the journal has read of arrays is for one event": lambda s: [
+            *arrays_of(s).read,
+            *arrays_of(s).retried,
+        ],
         "arrays are busy while there are some": lambda s: (
             [] if not arrays_of(s) or Arrays in s.busy else [len(arrays_of(s))]
         ),

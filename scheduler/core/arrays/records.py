@@ -186,9 +186,9 @@ class Arrays(dict[SchedulerTask, Array]):
         self.dropped: list[tuple[str, Array]] = []
         #: workers when they were last counted, and their threads: a hint for the window
         self.n_workers = self.n_threads = 0
-        #: {key: its chunks} of arrays that the journal has read, and that are being submitted
+        #: {key: its chunks} of arrays that the journal has read, and submits with this event
         self.read: dict[str, dict[int, bytes]] = {}
-        #: {key: the numbers of the rows, None = all} of arrays that are being read to run again
+        #: {key: the numbers of the rows, None = all} of those of them that are to run again
         self.retried: dict[str, list[str] | None] = {}
 
     def pop(self, task: SchedulerTask, *default: Any) -> Any:

@@ -25,7 +25,7 @@ from ....protocol.wire.failure import Failure, cancelled, rows_failed, unrecorde
 from ....protocol.wording import counted
 from ..conditions.feature import are_met
 from ..journal.entries import JobEnded, JobsRead, JournalRead, RowEnded, RowsChanged
-from ..journal.feature import RETRY_S
+from ..journal.feature import RETRY_S, why_not_again
 from ..journal.jobs import MAX_UNRECORDED_NBYTES, append, journal_of, when_written
 from ..moves.transitions import enqueue, err, release_unneeded
 from ..moves.without_recipe import change_group
@@ -232,6 +232,8 @@ def arguments_of(task: SchedulerTask, array: Array, position: int) -> Blob:
 def settle(state: SchedulerState) -> None:
     """Handle the rows that have ended, and the arrays that were forgotten, since the last pass."""
     arrays = arrays_of(state)
+    arrays.read.clear()
+    arrays.retried.clear()
     for task in [*arrays.awaited]:
         if not arrays[task].asked:
             del arrays.awaited[task]
@@ -439,11 +441,15 @@ def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
     arrays = arrays_of(state)
     for report in event.journal:
         if isinstance(report, JobsRead):
-            arrays.read = report.read.arrays
-            if report.problem:
-                arrays.retried.pop(report.asked.key, None)
+            key = report.asked.key
+            if report.problem or key in arrays.retried or why_not_again(state, key):
+                continue  # another question was faster
+            arrays.read.update(report.read.arrays)
+            arrays.retried[key] = report.asked.rows
         elif isinstance(report, JournalRead):
-            arrays.read = report.arrays
+            arrays.read.update(report.arrays)
+    if arrays.read or arrays.retried:
+        state.busy[Arrays] = None
 
 
 def why_array(state: SchedulerState, task: SchedulerTask) -> str:

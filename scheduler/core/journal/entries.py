@@ -175,6 +175,8 @@ class ReadJobs(Action):
     peer: int
     request: int
     key: str
+    #: of an array: the numbers of its rows that are to run again; None = all without success
+    rows: list[str] | None = None
 
 
 @dataclass(slots=True)

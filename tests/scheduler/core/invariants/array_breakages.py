@@ -40,5 +40,8 @@ ARRAY_BREAKAGES: dict[str, Callable[[Any], object]] = {
         make(b, "waiting"),
         b.set("waiting", "waiting_on", {}),
     ),
+    "what the journal has read of arrays is for one event": lambda b: arrays_of(
+        b.state
+    ).read.update({"memory": {}}),
     "arrays are busy while there are some": lambda b: (make(b), b.state.busy.pop(Arrays)),
 }
