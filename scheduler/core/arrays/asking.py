@@ -10,6 +10,7 @@ from ....protocol.wire.options import CANCELLED
 from ....protocol.wire.question_arguments import BadArgument
 from ..journal.entries import ReadJobs
 from ..journal.feature import on_ask_recorded, why_not_again
+from ..journal.jobs import when_written
 from ..records.tasks import SchedulerTask
 from ..requests.submission import on_cancel
 from .records import Array, arrays_of
@@ -34,7 +35,7 @@ def on_retry_rows(state: SchedulerState, peer: int, message: m.Ask) -> None:
         if not begin_again(state, task, array, positions):
             _refuse(state, peer, message, f"no such row of {key!r} has ended without success")
             return
-        on_ask_recorded(state, peer, message)
+        _answer_recorded(state, peer, message, f"rows of {key} are to run again")
     elif text := why_not_again(state, key):
         _refuse(state, peer, message, text)
     else:
@@ -56,6 +57,9 @@ def on_cancel_rows(state: SchedulerState, peer: int, message: m.Ask) -> None:
         note_ends(state, task, array, left, CANCELLED, str(reason))
         touch(state, task)
         settle(state)  # so that all of it is in the batch that is waited for
+        if pending:
+            _answer_recorded(state, peer, message, f"rows of {key} are cancelled")
+            return
     on_ask_recorded(state, peer, message)
 
 
@@ -94,6 +98,19 @@ def _named_in(message: m.Ask) -> tuple[str, list[str] | None]:
     ):
         raise BadArgument(f"rows= are at most {MAX_NAMED} numbers, as texts")
     return key, names
+
+
+def _answer_recorded(state: SchedulerState, peer: int, message: m.Ask, text: str) -> None:
+    """Answer when the entries of this event are recorded, or say that they are not yet."""
+
+    def on_written(state: SchedulerState, error: str) -> None:
+        if peer in state.roles and error:
+            later = f"{text}, but that is not recorded yet, and is tried again: {error}"
+            _refuse(state, peer, message, later)
+        else:
+            answer(state, [(peer, message.request)])
+
+    when_written(state, on_written)
 
 
 def _refuse(state: SchedulerState, peer: int, message: m.Ask, text: str) -> None:

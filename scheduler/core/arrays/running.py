@@ -15,7 +15,7 @@ what is kept of them. A row whose end is recorded is never made again, unless a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -121,7 +121,7 @@ def begin_again(
     again = array.run_again(positions)
     if again:
         _forget_ends(state, array)
-        append(state, RowsChanged(task.key, array.packed(again), again=again))
+        _record(state, task, array, [], [], again)
         state.counters.tasks_retried += len(again)
         touch(state, task)
     return len(again)
@@ -301,12 +301,15 @@ def _record(
     array: Array,
     positions: list[int],
     ends: list[RowEnded],
+    again: Sequence[int] = (),
 ) -> None:
-    """Have the ends of rows recorded, with their chunks as these are now."""
+    """Have the ends of rows recorded, and those that run again, with their chunks as these are."""
     array.n_entries += 1
     array.writing[array.n_entries] = positions
-    append(state, RowsChanged(task.key, array.packed(positions), ends))
-    when_written(state, partial(_on_written, task=task, array=array, n=array.n_entries, ends=ends))
+    chunks = array.packed([*positions, *again])
+    append(state, RowsChanged(task.key, chunks, ends, [*again]))
+    n = array.n_entries
+    when_written(state, partial(_on_written, task=task, array=array, n=n, ends=ends, again=again))
 
 
 def _on_written(
@@ -316,12 +319,13 @@ def _on_written(
     array: Array,
     n: int,
     ends: list[RowEnded],
+    again: Sequence[int],
 ) -> None:
     """Let rows leave the window whose ends are recorded; try again what could not be."""
     if arrays_of(state).get(task) is not array or n not in array.writing:
         return
     if error:
-        state.call_after(RETRY_S, _record_again, task, array, n, ends)
+        state.call_after(RETRY_S, _record_again, task, array, n, ends, again)
         return
     positions = array.writing.pop(n)
     _let_go(state, map(array.key_of, positions))
@@ -331,14 +335,21 @@ def _on_written(
 
 
 def _record_again(
-    state: SchedulerState, task: SchedulerTask, array: Array, n: int, ends: list[RowEnded]
+    state: SchedulerState,
+    task: SchedulerTask,
+    array: Array,
+    n: int,
+    ends: list[RowEnded],
+    again: Sequence[int],
 ) -> None:
     if arrays_of(state).get(task) is not array:
         return
     positions = array.writing.pop(n)  # others are to run again since then, or have done so
-    if positions:
+    again = [one for one in again if array.state_of(one) in (0, DONE_WITH_NONE)]  # no line is kept
+    if positions or again:
         are_left = set(positions)
-        _record(state, task, array, positions, [e for e in ends if e.position in are_left])
+        left = [end for end in ends if end.position in are_left]
+        _record(state, task, array, positions, left, again)
     touch(state, task)
 
 

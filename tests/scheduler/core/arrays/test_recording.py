@@ -45,3 +45,37 @@ def test_an_array_ends_when_all_rows_run_again_whose_ends_could_not_be_recorded(
     board.tick()
     assert board.states("a") == ["processing"]
     board.drop_rest()
+
+
+def test_that_rows_run_again_is_recorded_later_and_their_user_knows(board, disk):
+    client, worker = board.client(), board.worker(nthreads=4)
+    board.send(client, array())
+    disk.commit(board)
+    board.raise_(worker, "a/1")
+    disk.commit(board)
+    disk.error = "the disk is full"
+    (failed,) = ask(board, disk, client, "retry_rows", rows=["1"])
+    assert failed.text == (
+        "rows of a are to run again, but that is not recorded yet, and is tried again: "
+        "the disk is full"
+    )
+    assert disk.states() == "-f----"
+    disk.error = ""
+    board.tick(RETRY_S + 0.1)
+    disk.commit(board)
+    assert disk.states() == "------"
+    board.drop_rest()
+
+
+def test_that_rows_are_cancelled_is_recorded_later_and_their_user_knows(board, disk):
+    client = board.client()
+    board.send(client, array())
+    disk.commit(board)
+    disk.error = "the disk is full"
+    (failed,) = ask(board, disk, client, "cancel_rows", rows=["0", "5"])
+    assert failed.text.startswith("rows of a are cancelled, but that is not recorded yet")
+    disk.error = ""
+    board.tick(RETRY_S + 0.1)
+    disk.commit(board)
+    assert disk.states() == "c----c"
+    board.drop_rest()
