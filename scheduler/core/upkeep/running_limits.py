@@ -130,11 +130,10 @@ def _hold(state: SchedulerState, task: SchedulerTask) -> bool:
 
 
 def _on_unfiled(state: SchedulerState, task: SchedulerTask) -> None:
-    """Note that a task is not held any more: it is queued, a worker has brought it, or dropped."""
+    """Note that a task is not held any more: it is queued, waits, was brought, or is dropped."""
     row = running_limits_of(state).get(task.group.user)
-    if row is not None and task in row.held:
-        del row.held[task]
-        row.granted[task] = None
+    if row is not None:
+        row.held.pop(task, None)
 
 
 def _on_blocked(state: SchedulerState, ws: WorkerHandle, attempt: int, _wait: BlockedWait) -> None:
@@ -184,7 +183,9 @@ def _settle(state: SchedulerState) -> None:
 def _count(row: RunningTasks, task: SchedulerTask) -> None:
     """Count a task that has moved as what it is now."""
     if task not in row.granted:
-        return
+        if task.state != PROCESSING or not task.group.task_class.takes_thread:
+            return
+        row.granted[task] = None  # a worker has brought it
     row.blocked.pop(task, None)
     if task.state not in (QUEUED, PROCESSING):
         del row.granted[task]

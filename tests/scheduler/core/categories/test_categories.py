@@ -12,6 +12,7 @@ from weft.scheduler.core.categories.allotting import MAX_GIVEN
 from weft.scheduler.core.categories.records import categories_of
 from weft.scheduler.core.insight.explaining import why
 from weft.scheduler.core.interruption.interrupting import END_PROCESS_AFTER_S
+from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 from ...builders import Board, assignment, dropped, graph, sent_keys
 from .builders import MB, exceed, fits, given, learn, measured, worker
@@ -316,4 +317,23 @@ def test_tasks_that_were_run_again_are_forgotten_with_the_others(board, monkeypa
         board.send(client, m.ReleaseKeys(keys=[key]))
         assert len(category.repeated) <= 4
     assert category.n_repeated == 20
+    board.drop_rest()
+
+
+def test_memory_that_is_chosen_anew_lets_no_more_tasks_of_a_user_run(board):
+    user_limits_of(board.state).max_running = 2
+    ann, a = board.client(user="ann"), worker(board, "a", nthreads=8)
+    keys = [f"t{i}" for i in range(20)]
+    board.send(ann, fits(*keys))
+    for n_ended in range(1, 7):  # after the fifth, all get less
+        ended = next(key for key in keys if board.states(key) == ["processing"])
+        measured(board, a, ended, mb=100)
+        board.tick(0.05)
+        states = board.states(*keys)
+        assert [states.count("memory"), 20 - states.count("no_worker")] == [n_ended, n_ended + 2]
+    assert states.count("processing") == 2
+    worker(board, "larger", nthreads=8, mb=4096)  # all tasks are looked at
+    board.tick(0.05)
+    states = board.states(*keys)
+    assert states.count("queued") + states.count("processing") == 2
     board.drop_rest()
