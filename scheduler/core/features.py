@@ -105,11 +105,11 @@ FEATURES: Final[tuple[Feature, ...]] = (
     task_stream.FEATURE,
     plugins.FEATURE,
     attempt_ends.FEATURE,
-    categories.FEATURE,
     gangs.FEATURE,
     slow_readers.FEATURE,
     user_limits.FEATURE,
     running_limits.FEATURE,
+    categories.FEATURE,  # what has just been queued may get other memory
     refusals.FEATURE,
     memory_return.FEATURE,
     unsupported_versions.FEATURE,

@@ -4,7 +4,8 @@ All tasks of a category may be submitted at once, and what the first of them use
 those after. So a task whose inputs are there goes on waiting, in a class that no worker may run,
 until few tasks of its category are queued. Then it gets a class with the memory that its category
 gives at that moment, and is queued like any other. What is queued gets another class when its
-category gives more or less; what is at a worker stays as it is.
+category gives more or less; what is at a worker stays as it is. What is held back, by a queue that
+is paused for instance, does not count, and gets another class when it is queued.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ def on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
         options.category
     ):
         review(state, make_category(state, options.category["name"]))
+        # Autoscalers go by what tasks ask for that no worker can run.
+        categories_of(state).must_sweep |= not state.staying
 
 
 def on_ready(state: SchedulerState, task: SchedulerTask) -> None:
@@ -76,6 +79,13 @@ def _wait(state: SchedulerState, category: CategoryRecord, task: SchedulerTask) 
     state.busy[Categories] = None
 
 
+def on_unfiled(state: SchedulerState, task: SchedulerTask) -> None:
+    """Note that a task may be queued that was given memory when it could not be."""
+    if task.group.options.allotted_nbytes:
+        categories_of(state).unfiled.append(task)
+        state.busy[Categories] = None
+
+
 def review(state: SchedulerState, category: CategoryRecord) -> None:
     """Have the allocations of a category chosen anew, with the next pass."""
     category.chosen.clear()
@@ -90,6 +100,9 @@ def settle(state: SchedulerState) -> None:
     categories = categories_of(state)
     if categories.must_sweep:
         _sweep(state)
+    unfiled, categories.unfiled = categories.unfiled, []
+    for task in unfiled:
+        _note_queued(state, task)
     while categories.to_review:
         category, _ = categories.to_review.popitem()
         _give_anew(state, category)
@@ -99,12 +112,23 @@ def settle(state: SchedulerState) -> None:
         del state.busy[Categories]
 
 
+def _note_queued(state: SchedulerState, task: SchedulerTask) -> None:
+    """Note that a task is queued that was no_worker, and look at what it was given."""
+    options = task.group.options
+    category = category_of(state, options)
+    if category is None or task.state != QUEUED or not options.allotted_nbytes:
+        return
+    category.given[task] = None
+    if options.allotted_nbytes != allotment(state, category, task)[0]:
+        categories_of(state).to_review[category] = None
+
+
 def _give(state: SchedulerState, category: CategoryRecord) -> None:
     """Queue tasks of a category, up to the number that may be queued."""
     given = category.given
     if len(given) >= MAX_GIVEN and state.awake_s >= category.look_at:
         # What is queued lasts for longer, and each task that is assigned leads to later passes.
-        category.look_at = state.awake_s + LOOK_S
+        category.look_at = state.awake_s + LOOK_S * len(given) / MAX_GIVEN
         category.forget_assigned()
         given = category.given
     while category.waiting and len(given) < MAX_GIVEN:
@@ -112,8 +136,9 @@ def _give(state: SchedulerState, category: CategoryRecord) -> None:
         if not could_run(task):
             continue
         _allot(state, category, task)
-        given[task] = None
         enqueue(state, task)
+        if task.state == QUEUED:
+            given[task] = None
     if not category.waiting:
         del categories_of(state).waiting[category]
 
@@ -124,11 +149,11 @@ def could_run(task: SchedulerTask) -> bool:
 
 
 def _give_anew(state: SchedulerState, category: CategoryRecord) -> None:
-    """Let tasks wait again that would be given more or less than they were; O(`MAX_GIVEN`)."""
+    """Let queued tasks wait again that would be given more or less than they were."""
     category.forget_assigned()
     for task in list(category.given):
         options = task.group.options
-        if task in state.paused or options.allotted_nbytes == allotment(state, category, task)[0]:
+        if options.allotted_nbytes == allotment(state, category, task)[0]:
             continue
         del category.given[task]
         move(state, task, WAITING)

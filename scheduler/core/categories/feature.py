@@ -28,6 +28,7 @@ from .allotting import (
     largest_for,
     on_ready,
     on_submitted,
+    on_unfiled,
     review,
     settle,
     workers_changed,
@@ -113,6 +114,7 @@ FEATURE: Final = Feature(
     submitted_with={"category": on_submitted},
     deferred_ready=(on_ready,),
     settling=((Categories, settle),),
+    unfiled=(on_unfiled,),
     worker_joined=(_on_worker,),
     worker_leaving=(_on_worker,),
     worker_gone=(_on_worker_gone,),
@@ -134,7 +136,11 @@ FEATURE: Final = Feature(
         ),
         "categories are busy while one is to be looked at": lambda s: [
             category
-            for category in (*categories_of(s).waiting, *categories_of(s).to_review)
+            for category in (
+                *categories_of(s).waiting,
+                *categories_of(s).to_review,
+                *categories_of(s).unfiled,
+            )
             if Categories not in s.busy
         ],
         "categories are busy while all tasks are to be looked at": lambda s: [

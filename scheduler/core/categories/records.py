@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ....protocol.wire.options import FIXED, TaskOptions
-from ..records.tasks import FORGOTTEN, NO_WORKER, QUEUED, SchedulerTask
+from ..records.tasks import FORGOTTEN, QUEUED, SchedulerTask
 from .sizing import LearnedPeaks
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class CategoryRecord:
         self.chosen: dict[int, int] = {}
         #: a heap of (priority, number, task): those that could run, also some that cannot any more
         self.waiting: list[tuple[int, int, SchedulerTask]] = []
-        #: {task: None}: those that were given memory, and may not be assigned yet; others, too
+        #: {task: None}: those that were given memory, and are queued; others, too
         self.given: dict[SchedulerTask, None] = {}
         #: it is looked at no earlier which of them are assigned, in waking time
         self.look_at = 0.0
@@ -79,8 +79,8 @@ class CategoryRecord:
             self.sweep_at = 2 * len(self.repeated) + FEW
 
     def forget_assigned(self) -> None:
-        """Keep only tasks in `given` that are not assigned yet."""
-        self.given = {task: None for task in self.given if task.state in (QUEUED, NO_WORKER)}
+        """Keep only tasks in `given` that are queued."""
+        self.given = {task: None for task in self.given if task.state == QUEUED}
 
     def first(self, largest: int) -> int:
         """Return the allocation of a first attempt."""
@@ -104,6 +104,7 @@ class Categories:
         "must_sweep",
         "n_waited",
         "to_review",
+        "unfiled",
         "waiting",
     )
 
@@ -113,6 +114,8 @@ class Categories:
         self.waiting: dict[CategoryRecord, None] = {}
         #: {category: None}: those whose allocations are chosen anew with the next pass
         self.to_review: dict[CategoryRecord, None] = {}
+        #: those that were given memory, were no_worker, and may be queued since the last pass
+        self.unfiled: list[SchedulerTask] = []
         #: {shape: the memory of the largest worker that may run it}; as of the last change
         self.largest: dict[Shape, int] = {}
         #: a worker was there at the last change

@@ -118,11 +118,11 @@ def pause(state: SchedulerState, name: str) -> None:
 def resume(state: SchedulerState, name: str) -> None:
     """Let the tasks of a queue begin that are held back."""
     held = paused_queues_of(state).pop(name)
-    if not paused_queues_of(state):
-        del state.busy[PausedQueues]
     for task in held:
         if task.state == NO_WORKER and task.group.task_class.members and task not in state.paused:
             enqueue(state, task)
+    if not paused_queues_of(state):
+        del state.busy[PausedQueues]
 
 
 # -- users -----------------------------------------------------------------------------------------

@@ -337,3 +337,52 @@ def test_memory_that_is_chosen_anew_lets_no_more_tasks_of_a_user_run(board):
     states = board.states(*keys)
     assert states.count("queued") + states.count("processing") == 2
     board.drop_rest()
+
+
+def order(board: Board, peer: int, name: str, queue: str) -> None:
+    """Let a client pause or resume a queue."""
+    board.send(peer, m.Ask(request=1, name=name, arguments={"name": queue}, page=""))
+
+
+def test_tasks_that_are_held_back_do_not_count_as_queued(board, monkeypatch):
+    monkeypatch.setattr(allotting, "MAX_GIVEN", 3)
+    user_limits_of(board.state).of_users = {"ann": {"running": 2}}
+    client, ann, a = board.client(), board.client("ann", user="ann"), worker(board, "a")
+    order(board, client, "pause_queue", "nightly")
+    board.send(client, fits("n0", "n1", "n2", "n3", job_queue="nightly"))
+    board.send(client, fits("e0", "e1", "e2", "e3", workers=["elsewhere"]))
+    board.send(ann, fits("u0", "u1", "u2", "u3", "u4", "u5"))
+    board.send(client, fits("x"))
+    assert board.states("n3", "e3", "u5", "x") == [*["no_worker"] * 3, "queued"]
+    board.finish(a, "u0")
+    board.finish(a, "x")
+    assert board.states("u1", "x") == ["processing", "memory"]
+    board.drop_rest()
+
+
+def test_what_was_held_back_gets_the_memory_that_is_chosen_by_then(board):
+    user_limits_of(board.state).of_users = {"ann": {"running": 1}}
+    client, ann, a = board.client(), board.client("ann", user="ann"), worker(board, "a")
+    order(board, client, "pause_queue", "nightly")
+    board.send(client, fits("n0", "n1", job_queue="nightly"))
+    board.send(ann, fits("u0", "u1"))
+    board.finish(a, "u0")
+    assert given(board, "n0") == 1024.0
+    board.send(ann, fits("u2"))
+    learn(board, client, a, mb=100)  # u1 is at the worker
+    order(board, client, "resume_queue", "nightly")
+    assert (given(board, "n0"), given(board, "n1")) == (100.0, 100.0)
+    measured(board, a, "u1", mb=100)
+    assert given(board, "u2") == 100.0
+    assert board.states("n0", "n1", "u2") == ["processing"] * 3
+    board.drop_rest()
+
+
+def test_what_no_worker_can_run_asks_for_the_latest_maximum(board):
+    client = board.client()
+    board.send(client, fits("x", max_mb=4096))
+    assert given(board, "x") == 4096.0
+    board.send(client, fits("y", max_mb=512))
+    assert board.states("x", "y") == ["no_worker"] * 2
+    assert (given(board, "x"), given(board, "y")) == (512.0, 512.0)
+    board.drop_rest()
