@@ -30,7 +30,7 @@ from ..journal.jobs import MAX_UNRECORDED_NBYTES, append, journal_of, when_writt
 from ..moves.transitions import enqueue, err, release_unneeded
 from ..moves.without_recipe import change_group
 from ..records.peers import ClientHandle, WorkerHandle
-from ..records.tasks import MEMORY, WAITING, SchedulerTask
+from ..records.tasks import MEMORY, WAITING, SchedulerTask, TaskGroup
 from ..recovery.records import recovery_of
 from ..requests import wanted_keys
 from ..requests.submission import class_of, on_cancel, on_submit
@@ -48,6 +48,12 @@ LEAST_WINDOW: Final = 256
 _NONE: Final[Mapping[int, Failure]] = {}
 #: Options of an array that its rows do not have: it has waited, and ends, for all of them.
 _OF_ARRAY: Final = ("array", "detached", "conditions", "start_ms", "end_by_ms", "attempt", "actor")
+
+#: Options that the own call of an array does not have: it does nothing, at any worker.
+_OF_ROWS: Final = (
+    "workers", "allow_other_workers", "resources", "no_worker_ms", "job_queue", "category",
+    "allotted_nbytes",
+)  # fmt: skip
 
 
 # -- arrays come -----------------------------------------------------------------------------------
@@ -394,7 +400,12 @@ def _finish(state: SchedulerState, task: SchedulerTask, array: Array) -> None:
         text = named(names, array.n_failed)
         err(state, task, rows_failed(task.key, array.n_failed, array.rows.n, text))
     else:
-        change_group(state, task, task.group.in_class(class_of(state, task.group.options)))
+        old = task.group
+        options = old.options.changed(**dict.fromkeys(_OF_ROWS))
+        common = old.generation, old.client, old.submitted, options, old.user
+        group = TaskGroup(old.function, class_of(state, options), *common)
+        group.wanted = old.wanted
+        change_group(state, task, group)
         enqueue(state, task)
 
 

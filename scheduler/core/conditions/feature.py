@@ -329,6 +329,8 @@ def _look(state: SchedulerState) -> None:
 def _look_for_worker(state: SchedulerState, task: SchedulerTask, row: Conditions) -> None:
     """Fail a task that no connected worker could run for as long as it may wait; or look later."""
     task_class, limit_ms = task.group.task_class, task.group.options.no_worker_ms
+    if not limit_ms:  # the own call of an array
+        return
     left_ms = float(limit_ms)
     is_held = task_class.members or state.awaits_peers or is_paused(state, task)
     if task.state == NO_WORKER and not is_held:
