@@ -24,6 +24,7 @@ from ..protocol.wire.messages import ACTOR_FUNCTION
 from ..protocol.wire.messages.actors import call_text
 from ..protocol.wire.payload import Blob, Payload
 from .calls.annotations import AnnotatedOptions
+from .calls.conditions import check_not_held
 from .calls.encoding import Encoder, check_key, check_keys, spec_hash
 from .calls.foreign_futures import encode
 from .core.features.actor_calls import ActorCall
@@ -396,16 +397,18 @@ def submit_actor(
     (blob, dependencies, shared), borrowing = encode(
         engine, encoder.call, function, given, kwargs, True
     )
+    name = encoder.number_key(getattr(cls, "__name__", "actor")) if key is None else check_key(key)
+    if isinstance(options, AnnotatedOptions):
+        options = options.of(name)
+    check_not_held(options, "an actor")
     digest: bytes | None = None
     replaced: list[FutureState] | None = None
     if key is None:
-        state = FutureState(encoder.number_key(getattr(cls, "__name__", "actor")))
+        state = FutureState(name)
         engine.table.add_one(state)
     else:
         digest = spec_hash(function.id, blob, dependencies)
-        (state,), replaced = engine.attach([check_key(key)], [digest])
-    if isinstance(options, AnnotatedOptions):
-        options = options.of(state.key)
+        (state,), replaced = engine.attach([name], [digest])
     future = FutureOfActor(engine, state)
     if shared is not None:
         shared.submit(engine, lambda _: options.priority, [state], [dependencies])

@@ -23,6 +23,7 @@ from ..core.tasks import Watcher
 from ..future import Future
 
 if TYPE_CHECKING:
+    from ...protocol.wire.options import TaskOptions
     from ..shell.engine import Engine
 
 _NO_WORKER: Final = "no_worker_timeout"
@@ -174,6 +175,18 @@ def _read_queue(value: Any) -> dict[str, Any]:
             f"{value!r:.80}; to pass it to the function, use functools.partial"
         )
     return {"job_queue": value}
+
+
+def check_not_held(options: TaskOptions, what: str) -> None:
+    """Refuse a queue or a category of what begins at once, also from an annotation.
+
+    Raises:
+        TypeError: one is given.
+    """
+    given = {"queue=": options.job_queue, "category=": options.category}
+    if names := [name for name, value in given.items() if value]:
+        text = " and ".join(names)
+        raise TypeError(f"{text} cannot be given for {what}, also not by dask.annotate")
 
 
 #: {keyword: what reads its value}

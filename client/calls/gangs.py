@@ -16,7 +16,7 @@ from ..future import Future
 from .annotations import AnnotatedOptions, conditions_of_keywords, options_of_keywords
 from .call_options import NOT_GIVEN, check_keywords
 from .calling import admit
-from .conditions import check_futures, keep
+from .conditions import check_futures, check_not_held, keep
 from .detaching import accepted
 from .encoding import check_key, spec_hash
 from .foreign_futures import encode
@@ -214,6 +214,7 @@ def _submit_all(
     common = encoder.number_key(function.name) if key is None else check_key(key)
     keys = [f"{common}-{rank}" for rank in range(n)]
     common_options = options.of(keys[0]) if isinstance(options, AnnotatedOptions) else options
+    check_not_held(common_options, "a gang")
     # A reused key may have other inputs, of which its hash is made. The size is a part of the call.
     digest = None if key is None else spec_hash(function.id, blob, [*dependencies, f"gang of {n}"])
     states, replaced = engine.attach(keys, None if digest is None else [digest] * n)

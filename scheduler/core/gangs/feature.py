@@ -6,9 +6,11 @@ of them in one pass; `running` sees to it that they end together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.failure import key_conflict
+from ....protocol.wire import messages as m
+from ....protocol.wire.failure import key_conflict, not_understood
 from ..feature import Departure, Feature, StateMetric
 from ..invariants.checking import differences, is_due
 from ..moves.transitions import err
@@ -38,7 +40,32 @@ from .running import (
 from .seating import forget_kept, forget_workers, seat
 
 if TYPE_CHECKING:
+    from ....protocol.wire.failure import Failure
+    from ..records.peers import ClientHandle
     from ..state import SchedulerState
+
+
+def _refuse(
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    refused: Mapping[int, Failure],
+) -> Mapping[int, Failure]:
+    """Return the members that something else is to hold back as well: they begin together."""
+    names = [
+        [f"gang= beside {name}" for name in ("job_queue", "category") if record.get(name)]
+        if record.get("gang")
+        else []
+        for record in message.options
+    ]
+    if not any(names):
+        return {}
+    option_of = message.option_of or [0] * len(message.keys)
+    return {
+        row: not_understood(message.keys[row], names[place])
+        for row, place in enumerate(option_of)
+        if names[place] and row not in refused
+    }
 
 
 def _on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
@@ -118,6 +145,7 @@ FEATURE: Final = Feature(
     name="gangs",
     records=(GangsOfTasks, Gangs),
     notes=(GangsOfTasks,),
+    refusing=(_refuse,),
     submitted_with={"gang": _on_submitted},
     deferred_ready=(on_ready,),
     settling=((Gangs, _settle),),

@@ -239,3 +239,19 @@ def test_annotations_that_are_only_information_are_ignored(client):
 def test_the_context_is_that_of_the_thread(client):
     with dask.annotate(workers="nobody"), ThreadPoolExecutor(1) as pool:
         assert pool.submit(lambda: client.submit(where, "thread").result()).result()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("queue", "nightly"), ("category", weft.Category("fits"))]
+)
+def test_a_gang_and_an_actor_are_in_no_queue_and_have_no_category(client, name, value):
+    with dask.annotate(**{name: value}):
+        with pytest.raises(TypeError, match=f"{name}= cannot be given for a gang"):
+            client.submit_gang(abs, 2)
+        with pytest.raises(TypeError, match=f"{name}= cannot be given for an actor"):
+            client.submit(Thing, actor=True)
+    assert client.submit(Thing, actor=True, key="thing").result(timeout=30) is not None
+
+
+class Thing:
+    """An actor."""

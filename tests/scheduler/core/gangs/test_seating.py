@@ -6,6 +6,7 @@ import pytest
 
 from weft.protocol.amounts import BESIDE, CORES
 from weft.protocol.wire import messages as m
+from weft.protocol.wire.options import FIXED
 from weft.scheduler.core.assignment.asking_back import LEAST_WAIT_S
 from weft.scheduler.core.gangs.records import KEEP_S, Gangs, gangs_of
 from weft.scheduler.core.gangs.seating import FEW, LOOK_COST_S, MAX_GANGS, PATIENCE_S
@@ -494,4 +495,22 @@ def test_a_gang_may_be_submitted_again_with_what_releases_it(board, size):
     board.finish(a, "g-0", "g-1")
     board.send(client, m.ReleaseKeys(keys=["g-0", "g-1"]), *gang("g", size, named="second"))
     assert {*board.states(*(f"g-{i}" for i in range(size)))} == {"processing"}
+    board.drop_rest()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("job_queue", "nightly"),
+        ("category", {"name": "fits", "mode": FIXED, "max_nbytes": 0}),
+    ],
+)
+def test_members_that_something_else_would_hold_back_are_refused(board, option, value):
+    client = board.client()
+    worker(board, "a", nthreads=4)
+    out = board.send(client, *gang("g", 2, **{option: value}), *gang("h", 2))
+    (failed,) = out.of(client, m.KeysErred)
+    assert failed.keys == ["g-0", "g-1"]
+    assert failed.failures[0][2] == f"gang= beside {option}="
+    assert board.states("h-0", "h-1") == ["processing"] * 2
     board.drop_rest()
