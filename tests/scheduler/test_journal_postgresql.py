@@ -344,7 +344,7 @@ def test_the_server_for_tests_is_no_leak(postgresql):
     assert postgresql.pid in SERVERS
 
 
-def test_what_no_job_has_any_more_is_found_by_an_index(opened, url):
+def test_leftovers_of_no_job_are_found_by_an_index(opened, url):
     assert opened.write(job("a")) == ""
     statements = []
 

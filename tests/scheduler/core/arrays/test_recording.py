@@ -47,7 +47,7 @@ def test_an_array_ends_when_all_rows_run_again_whose_ends_could_not_be_recorded(
     board.drop_rest()
 
 
-def test_that_rows_run_again_is_recorded_later_and_their_user_knows(board, disk):
+def test_rows_that_run_again_are_recorded_later_and_their_user_knows(board, disk):
     client, worker = board.client(), board.worker(nthreads=4)
     board.send(client, array())
     disk.commit(board)
@@ -67,7 +67,7 @@ def test_that_rows_run_again_is_recorded_later_and_their_user_knows(board, disk)
     board.drop_rest()
 
 
-def test_that_rows_are_cancelled_is_recorded_later_and_their_user_knows(board, disk):
+def test_rows_that_are_cancelled_are_recorded_later_and_their_user_knows(board, disk):
     client = board.client()
     board.send(client, array())
     disk.commit(board)

@@ -360,7 +360,7 @@ def test_tasks_that_are_held_back_do_not_count_as_queued(board, monkeypatch):
     board.drop_rest()
 
 
-def test_what_was_held_back_gets_the_memory_that_is_chosen_by_then(board):
+def test_held_back_tasks_get_the_memory_that_is_chosen_by_then(board):
     user_limits_of(board.state).of_users = {"ann": {"running": 1}}
     client, ann, a = board.client(), board.client("ann", user="ann"), worker(board, "a")
     order(board, client, "pause_queue", "nightly")
@@ -378,7 +378,7 @@ def test_what_was_held_back_gets_the_memory_that_is_chosen_by_then(board):
     board.drop_rest()
 
 
-def test_what_no_worker_can_run_asks_for_the_latest_maximum(board):
+def test_tasks_no_worker_can_run_ask_for_the_latest_maximum(board):
     client = board.client()
     board.send(client, fits("x", max_mb=4096))
     assert given(board, "x") == 4096.0
