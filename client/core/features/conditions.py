@@ -1,8 +1,4 @@
-"""What calls ask for beside their work: conditions on how others have ended, and to be recorded.
-
-Conditions (`after=`) are looked at when a task is submitted again. A job that could not be recorded
-has failed, also if it has run meanwhile: the program that counts on the record must know.
-"""
+"""Conditions of tasks on how others have ended (`after=`), when a task is submitted again."""
 
 from __future__ import annotations
 
@@ -42,6 +38,4 @@ def still_unmet(core: ClientState, options: TaskOptions, has_ended: bool) -> Tas
     return options if len(unmet) == len(options.conditions) else options.changed(conditions=unmet)
 
 
-FEATURE: Final = ClientFeature(
-    name="conditions", ending=frozenset({"unrecorded"}), resubmitting=(still_unmet,)
-)
+FEATURE: Final = ClientFeature(name="conditions", resubmitting=(still_unmet,))

@@ -8,7 +8,6 @@ from weft.client.core.submitting import MAX_OPTIONS, MAX_TASKS
 from weft.client.core.tasks import FunctionRecord, TaskColumns
 from weft.protocol.wire.messages import (
     KeysData,
-    KeysInMemory,
     ReleaseKeys,
 )
 from weft.protocol.wire.options import NO_OPTIONS, TaskOptions
@@ -211,14 +210,3 @@ def test_the_same_key_twice_in_one_map_is_one_task(bench):
     (message,) = bench.do(columns)
     assert message.keys == ["a", "b"]
     assert bench.state("a").n_references == 2
-
-
-@pytest.mark.parametrize("is_here", [True, False])
-def test_a_job_that_was_not_recorded_has_failed_though_it_has_run(bench, is_here):
-    bench.do(bench.task("job"))
-    elsewhere = KeysInMemory(keys=["job"], nbytes=[1], holder_of=[0], holders=["tcp://w:1"])
-    bench.hear(ready(["job"]) if is_here else elsewhere)
-    assert bench.state("job").status == "finished"
-    bench.hear(erred("job", kind="unrecorded"))
-    state = bench.state("job")
-    assert (state.status, state.failure[0], state.blob) == ("error", "unrecorded", None)
