@@ -1,4 +1,4 @@
-"""What an array of jobs costs before it runs: the time of `weft submit`, and memory.
+"""Measures arrays of jobs before they run: the time of `weft submit`, and memory.
 
     python -m benchmarks.arrays --rows 10000 100000 1000000
 
@@ -39,7 +39,7 @@ _SETTLE_S = 1.0
 
 
 class Cost(NamedTuple):
-    """What one submission has cost."""
+    """The time and memory of one submission."""
 
     seconds: float
     command_mb: float

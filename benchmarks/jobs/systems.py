@@ -1,4 +1,4 @@
-"""What runs jobs: two workers of one thread each, with what each system calls a job.
+"""The systems that run jobs: two workers of one thread each, and what each system calls a job.
 
 An adapter adds nothing of its own: each verb is the call that the system's documentation recommends
 for it. All verbs run `n` jobs to their ends, and return the sum of their results. The journal is a
