@@ -463,8 +463,10 @@ def test_the_scheduler_at_scale_is_measured(capsys):
 
 @pytest.mark.slow
 def test_the_benchmark_of_data_larger_than_memory_plays_a_case_with_real_workers(capsys):
-    assert larger_than_memory.main(["--quick", "--only", "submit"]) == 0
-    (row,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("submit")]
+    code = larger_than_memory.main(["--quick", "--only", "submit"])
+    text = capsys.readouterr().out
+    assert code == 0, text
+    (row,) = [x for x in text.splitlines() if x.startswith("submit")]
     assert " right " in row
 
 

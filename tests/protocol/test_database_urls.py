@@ -61,7 +61,9 @@ def test_no_password_of_a_query_is_shown(before, codes, password, rest):
 
 @given(st.lists(st.sampled_from([*":@/?#&=uh", "s3cret", "password", "p%61ssword", "%40", "user"])))
 def test_no_password_that_the_driver_reads_is_shown(parts):
-    conninfo = pytest.importorskip("psycopg.conninfo")
+    conninfo = pytest.importorskip(
+        "psycopg.conninfo", reason="psycopg is missing: pip install 'weft[postgres]'"
+    )
     url = "postgresql://" + "".join(parts)
     try:
         found = conninfo.conninfo_to_dict(url)
