@@ -2,7 +2,8 @@
 
 - A test that passes must leave nothing behind: no thread, open file, socket, child process (also
   checked for each module as a whole) and no asyncio task. See tests/leaks.py for what counts.
-  A test that failed is not examined; its processes are killed.
+  A test that failed is not examined; its processes are killed. A client of a wider scope connects
+  to workers when it needs them: the sockets of a test that uses one are checked with its module.
 - Hypothesis has no deadlines (a busy machine is not a bug), and with CI set it tries the same
   examples each time.
 - `wait_until(condition)` instead of sleeping.
@@ -47,6 +48,9 @@ TESTS = Path(__file__).parent
 MAX_PROCESSES = 12
 
 _FAILED = pytest.StashKey[bool]()
+
+#: Fixtures of a scope wider than a test that have opened sockets, and may open more.
+_CONNECTED: set[pytest.FixtureDef[object]] = set()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -103,6 +107,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Iterator[None]:
+    """Note a fixture of a wider scope that opens sockets."""
+    if fixturedef.scope == "function":
+        return (yield)
+    before = leaks.Snapshot.take()
+    value = yield
+    if leaks.Snapshot.take().n_sockets > before.n_sockets:
+        _CONNECTED.add(fixturedef)
+    return value
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Note that a test failed, before its fixtures are torn down."""
     report = yield
@@ -132,7 +148,7 @@ def nothing_left_by_test(request: pytest.FixtureRequest) -> Iterator[None]:
     before = leaks.Snapshot.take()
     yield
     if request.node.get_closest_marker("shares_resources") is None:
-        _judge(request.node, before)
+        _judge(request.node, before, may_connect=_uses_connected(request.node))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -143,8 +159,17 @@ def nothing_left_by_module(request: pytest.FixtureRequest) -> Iterator[None]:
     _judge(request.node, before)
 
 
-def _judge(node: pytest.Item | pytest.Collector, before: leaks.Snapshot) -> None:
+def _uses_connected(test: pytest.Item) -> bool:
+    if not isinstance(test, pytest.Function):
+        return False
+    fixtures = test._fixtureinfo.name2fixturedefs
+    return any(fixtures[name][-1] in _CONNECTED for name in test.fixturenames if name in fixtures)
+
+
+def _judge(
+    node: pytest.Item | pytest.Collector, before: leaks.Snapshot, *, may_connect: bool = False
+) -> None:
     if _FAILED in node.stash:
         leaks.kill(leaks.Snapshot.take().children - before.children)
-    elif left := leaks.leaks_since(before):
+    elif left := leaks.leaks_since(before, may_connect=may_connect):
         pytest.fail("left behind:\n  " + "\n  ".join(left))

@@ -43,6 +43,8 @@ POLL_S = 0.005
 #: Process ids of servers that are ended after the last test.
 SERVERS: set[int] = set()
 
+_SOCKET = "socket:"
+
 #: /dev/fd lists this process's open files on Linux and macOS alike.
 _OPEN_FILES = "/dev/fd"
 
@@ -80,18 +82,36 @@ class Snapshot:
         """Take a snapshot of this process; costs about 1 ms."""
         return cls(frozenset(threading.enumerate()), _open_files(), _children())
 
+    @property
+    def n_sockets(self) -> int:
+        """How many of the files are sockets (where the system tells)."""
+        return sum(target.startswith(_SOCKET) for _, target in self.files)
 
-def leaks_since(before: Snapshot) -> list[str]:
+    def without_sockets(self) -> Snapshot:
+        """Return a snapshot with all but the sockets."""
+        files = frozenset(file for file in self.files if not file[1].startswith(_SOCKET))
+        return Snapshot(self.threads, files, self.children)
+
+
+def leaks_since(before: Snapshot, *, may_connect: bool = False) -> list[str]:
     """Wait for the end of everything that began after `before`; describe the rest, [] if none.
 
-    Processes that are still there are killed: the tests that follow must not meet them.
+    With `may_connect`, sockets are not looked at. Processes that are still there are killed: the
+    tests that follow must not meet them.
     """
-    left = _left(before)
+    if may_connect:
+        before = before.without_sockets()
+
+    def look() -> list[str]:
+        now = Snapshot.take()
+        return _left(before, now.without_sockets() if may_connect else now)
+
+    left = look()
     if left:
         # A cycle may hold a socket or a process that is not used any more. That is not a leak.
         gc.collect()
         deadline = time.monotonic() + GRACE_S
-        while (left := _left(before)) and time.monotonic() < deadline:
+        while (left := look()) and time.monotonic() < deadline:
             time.sleep(POLL_S)
     kill(_children() - before.children)
     return left
@@ -106,8 +126,7 @@ def kill(processes: frozenset[psutil.Process]) -> None:
             continue
 
 
-def _left(before: Snapshot) -> list[str]:
-    now = Snapshot.take()
+def _left(before: Snapshot, now: Snapshot) -> list[str]:
     lines = []
     if len(now.threads) > len(before.threads):
         lines += [
