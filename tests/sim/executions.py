@@ -34,6 +34,8 @@ class Executions:
             return
         if any(key in sim.exceeded for key in spec.ancestors):
             return  # it was given up, or what needs it, and may be submitted again
+        if sim.world.probes["ended for a task"]:
+            return  # what was stopped did not end in time: its worker is lost with its data
         timed_out = sim.timed_out.get(spec.key, {})
         before = [attempt for attempt in self._begun[spec.key] if attempt != task.attempt]
         n_failed = sim.n_raised.get(spec.key, 0) + sim.n_excused[spec.key] + len(timed_out)
