@@ -45,7 +45,10 @@ class PartIndexes(dict[int, SchedulerTask]):
 
 
 class NamedHolders(dict[SchedulerTask, list[tuple[WorkerHandle, ...]]]):
-    """{index: the holders of its inputs that its last value names, in their order}."""
+    """{index: the holders of its inputs that its last value names, in their order}.
+
+    Each index has a row that keeps its inputs, or whose value is on its way.
+    """
 
 
 def place(state: SchedulerState, give: Callable[[SchedulerTask, WorkerHandle], None]) -> None:
@@ -110,9 +113,7 @@ def _keep_inputs(task: SchedulerTask) -> None:
 
 def _is_stale(state: SchedulerState, task: SchedulerTask) -> bool:
     """Return whether an index names no holder of today for one of its inputs."""
-    named = state.record(NamedHolders).get(task)
-    if named is None:
-        return True
+    named = state.record(NamedHolders)[task]
     return any(
         before is not dependency.replicas and not any(ws in dependency.replicas for ws in before)
         for before, dependency in zip(named, task.dependencies, strict=True)
@@ -185,6 +186,7 @@ def on_recipe_given(
     """Make an index again that an earlier scheduler has made: now it has its inputs."""
     if task.group.options.keeps_inputs and task.state == MEMORY and not task.is_keeping:
         _keep_inputs(task)
+        state.record(NamedHolders)[task] = [()] * len(task.dependencies)
         replace_lost(state, [task])
 
 
@@ -195,6 +197,9 @@ INDEX_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[Any]]]] = 
         t
         for t in tasks_in(s, MEMORY)
         if t.is_keeping != (t.group.options.keeps_inputs and not t.is_without_recipe)
+    ],
+    "what an index in memory names is known": lambda s: [
+        t for t in tasks_in(s, MEMORY) if t.is_keeping and t not in s.record(NamedHolders)
     ],
     "the inputs of an index in memory are in memory": lambda s: [
         (t, d)

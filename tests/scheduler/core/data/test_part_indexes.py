@@ -21,7 +21,7 @@ from weft.protocol.errors import InvalidState
 from weft.protocol.values.serialize import loads
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.part_index import OUT_OF_REACH, PartIndex, read_index
-from weft.scheduler.core.data.part_indexes import INDEX_INVARIANTS
+from weft.scheduler.core.data.part_indexes import INDEX_INVARIANTS, NamedHolders
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.journal.entries import JournalRead, JournalWritten
@@ -351,6 +351,23 @@ def test_a_new_scheduler_does_not_take_an_index_over() -> None:
     board.drop_rest()
 
 
+def test_an_index_that_is_back_before_its_recipe_is_made_again() -> None:
+    board = Board(epoch=7 << 20, away_s=5.0, expected=Members(("id of w",), ("alice", "bob")))
+    alice, bob = board.client(last_epoch=BEFORE), board.client("bob", last_epoch=BEFORE)
+    worker = board.come_back("w", last_epoch=BEFORE, kept={"index": 3})
+    board.send(bob, m.WantKeys(keys=["index"], spec_hashes=[], attempts=[]))
+    assert board.states("index") == ["memory"]
+    shuffle(board, alice)
+    assert board.states("a0", "a1", "index") == ["queued", "queued", "waiting"]
+    board.send(alice, m.Resubmitted())
+    board.send(bob, m.Resubmitted())
+    board.tick(1.0)
+    board.finish(worker, "a0", "a1")
+    put_done(board, worker)
+    assert board.states("index") == ["memory"]
+    board.drop_rest()
+
+
 def test_an_index_whose_tasks_are_not_ready_is_not_sent_ahead() -> None:
     board = Board()
     worker, alice = board.worker(nthreads=2), board.client()
@@ -405,8 +422,13 @@ def loses_an_input(board: Board) -> None:
     board.task("a0").state = RELEASED
 
 
+def is_not_known(board: Board) -> None:
+    board.state.record(NamedHolders).clear()
+
+
 BREAKAGES = {
     "an index in memory keeps its inputs": lets_go,
+    "what an index in memory names is known": is_not_known,
     "the inputs of an index in memory are in memory": loses_an_input,
 }
 
