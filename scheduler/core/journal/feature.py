@@ -27,7 +27,7 @@ from ....protocol.wire.question_arguments import BadArgument, keys_of
 from ..feature import Feature, LateQuestion
 from ..moves.transitions import err, send_erred
 from ..records.peers import ClientHandle
-from ..records.tasks import ERRED, MEMORY, RELEASED, SchedulerTask
+from ..records.tasks import ERRED, MEMORY, SchedulerTask
 from ..requests import wanted_keys
 from ..requests.wanted_keys import is_other
 from .entries import (
@@ -43,7 +43,16 @@ from .entries import (
     ReadJobs,
     WriteJournal,
 )
-from .jobs import MADE, DetachedJobs, append, end_job, failed_end, journal_of, miscounted
+from .jobs import (
+    MADE,
+    DetachedJobs,
+    append,
+    end_job,
+    failed_end,
+    journal_of,
+    miscounted,
+    recorded,
+)
 from .resubmission import let_go, submit_again
 
 if TYPE_CHECKING:
@@ -122,7 +131,7 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
     task.group.wanted = m.WANTED_LARGE
     journal = journal_of(state)
     client = journal.accepted.pop(task.key, None)
-    if client is None or task.args is None or task.state == RELEASED:
+    if client is None or task.args is None:
         return
     if _is_known(journal, task.key, task):
         if task.key in journal.adding:
@@ -165,8 +174,7 @@ def _begin(state: SchedulerState, added: JobAdded, submitters: dict[ClientHandle
 def record_change(state: SchedulerState, task: SchedulerTask, options: TaskOptions) -> None:
     """Record other options of a job that has not ended; no effect on a task that is no job."""
     if journal_of(state).jobs.get(task.key) == PENDING:
-        record = options.changed(attempt=0, actor="").as_record()
-        append(state, JobChanged(task.key, record))
+        append(state, JobChanged(task.key, recorded(options)))
 
 
 # -- the shell records -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from ..records.tasks import TaskGroup
 from .entries import Entry, JobAdded, JobEnded, RowsChanged
 
 if TYPE_CHECKING:
+    from ....protocol.wire.options import TaskOptions
     from ....protocol.wire.message import Message
     from ..state import SchedulerState
 
@@ -105,8 +106,13 @@ class DetachedJobs:
         """Return the options of a group as they are recorded: one map for all its tasks."""
         if group is not self._group:
             self._group = group
-            self._options = group.options.changed(attempt=0, actor="").as_record()
+            self._options = recorded(group.options)
         return self._options
+
+
+def recorded(options: TaskOptions) -> dict[str, Any]:
+    """Return options as they are recorded: without what is said of one submission."""
+    return options.changed(attempt=0, actor="", delivered=False).as_record()
 
 
 def journal_of(state: SchedulerState) -> DetachedJobs:

@@ -413,6 +413,14 @@ def test_a_result_that_its_client_has_is_no_new_job_also_where_another_task_read
     assert writes(board) == []
 
 
+def test_a_job_is_recorded_as_one_that_runs_though_another_client_has_its_result(board):
+    owner, other = board.client("owner"), board.client("other")
+    board.send(owner, graph("a", detached=True, delivered=True))
+    board.send(other, graph("a", detached=True))
+    (added,) = [entry for write in writes(board) for entry in write.entries]
+    assert "delivered" not in added.options
+
+
 def test_a_job_that_fails_at_once_is_recorded_with_its_failure(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", detached=True))
