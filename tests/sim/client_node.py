@@ -375,6 +375,7 @@ class ClientNode(ClientProcess):
             self.world.probes["gang beyond a limit"] += 1
         elif kind == "user-limit":
             assert sim.plan.limits["scheduler.user_tasks"], why
+            sim.beyond_limits[culprit] = None
         elif kind == "no-worker":
             assert sim.no_worker_limit_s, why
             assert culprit in spec.ancestors, why
@@ -396,6 +397,7 @@ class ClientNode(ClientProcess):
             gave_way = culprit in sim.exceeded and spec.reads_scattered
             keeps_all = sim.plan.executes_once and not sim.n_restarts
             is_kept = future.came_in_answer and spec.key not in sim.actor_users.may_be_gone
+            is_kept = is_kept and culprit not in sim.beyond_limits
             assert gave_way or not (is_kept and keeps_all), why
             if "cannot reach each other" in state.failure[2]:
                 # They were refused repeatedly, and for longer than a death goes unnoticed.
@@ -444,7 +446,9 @@ class ClientNode(ClientProcess):
                 # An actor that is lost with its worker is none that a new scheduler has known.
                 unknown = culprit in spec.actors and recovery_of(sim.scheduler.core).n_ended
                 reasons = (gone, gave_way, forgot, forced, retried, cut, overtaken, passed_on, lent)
-                reasons = (*reasons, unknown)
+                # A call beyond a limit of its user was never a task.
+                refused = any(key in sim.beyond_limits for key in spec.ancestors)
+                reasons = (*reasons, unknown, refused)
                 assert any(reasons), why
         else:
             raise AssertionError(why)

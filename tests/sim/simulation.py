@@ -106,6 +106,8 @@ class Simulation:
         #: {key: why it raised} of what has read a failure, or whose wait failed; and how often
         self.excused: dict[str, str] = {}
         self.n_excused: Counter[str] = Counter()
+        #: Keys of calls that were refused since their user had too many.
+        self.beyond_limits: dict[str, None] = {}
         #: Keys that some client ever cancelled, cancelled for all, released.
         self.cancelled: dict[str, None] = {}
         self.forced: dict[str, None] = {}
