@@ -211,10 +211,15 @@ def may_go_on(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> 
     if ws.is_leaving and row.kind != RUNNING:
         return False
     is_fit = may_run(ws, task_class) if ws.is_leaving else ws in task_class.members
-    is_fit = is_fit or (task_class.is_deferred and row.kind == RUNNING)  # it waits no more
+    # An earlier scheduler has assigned it, so its conditions were met. Those that begin together
+    # with others may have been assigned in part.
+    is_open = task_class.is_deferred and not task.group.options.held_in
+    is_fit = is_fit or is_open or (task_class.is_deferred and row.kind == RUNNING)
     if not is_fit and not task.is_without_recipe:
         return False
-    return row.kind == RUNNING or task.state != WAITING or ahead_worker(task) is row.ws
+    if row.kind == RUNNING or task.state != WAITING:
+        return True
+    return ahead_worker(task) is row.ws or (is_open and not task.waiting_on)
 
 
 def _note_exceptions(state: SchedulerState, task: SchedulerTask, n_raised: int) -> None:

@@ -219,16 +219,20 @@ def test_a_task_that_a_worker_ran_before_needs_no_conditions():
     assert not conditions_of(board.state)[board.task("b")].unmet
 
 
+@pytest.mark.parametrize("kind", ["running", "assigned"])
 @pytest.mark.parametrize("is_known", [False, True])
-def test_a_task_that_runs_goes_on_at_the_next_scheduler_whatever_its_conditions(is_known):
-    """Those of its first client were met, or it had none, and this client does not know that."""
+def test_an_attempt_goes_on_at_the_next_scheduler_whatever_its_conditions(is_known, kind):
+    """Those of its first client were met, or it had none, and this client does not know that.
+
+    One that was assigned may begin before its worker could be told to drop it.
+    """
     board = Board(expected=Members(("id of w",), ("alice",)))
     board.state.first_attempt = board.state.next_attempt = 100
     client = board.client("alice", last_epoch=5)
     rows = [graph("a"), graph("b", **after(done="a"))]
     if is_known:
         board.send(client, *rows)
-    worker = board.come_back(running={"b": 7}, last_epoch=5)
+    worker = board.come_back(last_epoch=5, **{kind: {"b": 7}})
     if not is_known:
         board.send(client, *rows)
     assert board.states("b") == ["processing"]
