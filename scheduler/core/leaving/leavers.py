@@ -166,8 +166,14 @@ def _start(state: SchedulerState, ws: WorkerHandle) -> None:
 
 
 def let_drop(state: SchedulerState, ws: WorkerHandle) -> None:
-    """Let a leaver go although what it has finds no room."""
-    leavers_of(state).by_worker[ws].drops = leavers_of(state).is_changed = True
+    """Let a leaver go although what it has finds no room; others that leave keep their copies."""
+    leavers = leavers_of(state)
+    leavers.by_worker[ws].drops = leavers.is_changed = True
+    others = {one: leaver for one, leaver in leavers.by_worker.items() if not leaver.drops}
+    for task in ws.has_what if others else ():
+        for holder in task.replicas:
+            if holder in others:
+                others[holder].left.append(task)
 
 
 def on_ask_to_leave(state: SchedulerState, ws: WorkerHandle, message: m.AskToLeave) -> None:

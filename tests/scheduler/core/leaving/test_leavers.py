@@ -237,6 +237,20 @@ def test_a_target_that_dies_or_cannot_fetch_is_replaced():
     c.end(0)
 
 
+def test_a_copy_at_a_leaver_that_may_drop_it_lets_no_other_leaver_go():
+    c = Leaving(2, "x")
+    c.board.send(c.alice, graph("runs", workers=["w0"]))
+    c.leave(0)
+    c.report(1, "x")
+    arguments = {"order": "1", "workers": ["id of w1"], "losses": "drop"}
+    c.board.send(c.alice, m.Ask(request=9, name="retire", arguments=arguments))
+    assert not c.may_go(c.board.finish(c.workers[0], "runs"))
+    assert not c.may_go(c.board.tick(2 * START_S))
+    assert c.may_go(c.board.send(c.workers[1], *LEAVE), 1)
+    c.end(1)
+    assert not c.may_go(c.board.tick(LOOK_S))
+
+
 def test_an_actor_holds_its_worker_to_the_end_and_may_not_be_copied():
     c = Leaving(2)
     message = graph("a", workers=["w0"])
