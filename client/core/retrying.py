@@ -43,8 +43,16 @@ def can_retry(state: FutureState) -> bool:
 
 
 def on_retry(core: ClientState, operation: RetryFailed) -> None:
-    """Make failed states pending, and ask the scheduler to run their tasks again."""
-    states = [state for state in dict.fromkeys(operation.states) if can_retry(state)]
+    """Make failed states pending, and ask the scheduler to run their tasks again.
+
+    One whose call was submitted again has given up its place in the table: it stays as it is.
+    """
+    table = core.table.states
+    states = [
+        state
+        for state in dict.fromkeys(operation.states)
+        if can_retry(state) and table.get(state.key) is state
+    ]
     if core.end is not None or not states:
         return
     for state in states:

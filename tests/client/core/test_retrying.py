@@ -171,6 +171,13 @@ def test_a_failed_task_that_was_cancelled_since_is_not_retried(bench, failed):
     assert bench.do(failed) == []
 
 
+def test_a_failed_state_whose_call_is_submitted_again_stays_so(bench, failed):
+    """A thread submits, so the table has the new state; the operations of both come later."""
+    bench.table.attach(["a"])
+    assert bench.do(RetryFailed([failed])) == []
+    assert failed.failure == ["exception", "a", "ValueError"]
+
+
 def test_a_task_that_was_cancelled_before_its_retry_was_read_is_cancelled(bench, failed):
     (message,) = bench.do(RetryFailed([failed]))
     # Others may want the task, so the scheduler may have run it again when it reads the retry.
