@@ -99,10 +99,7 @@ def _has_movable(state: SchedulerState, ws: WorkerHandle) -> bool:
             other in task_class.members and other.has_resources_for(task_class) for other in others
         ):
             continue
-        for dependency in task.dependencies:
-            if dependency.state != MEMORY:
-                break
-        else:
+        if all(dependency.state == MEMORY for dependency in task.dependencies):
             if not n_left:
                 return True
             n_left -= 1
@@ -131,12 +128,11 @@ def take_in(state: SchedulerState, ws: WorkerHandle, attempts: Iterable[int]) ->
     """Place attempts again that a worker has given back, and what was assigned behind them."""
     tasks: dict[SchedulerTask, None] = {}
     for attempt in attempts:
-        task = ws.processing.get(attempt)
-        if task is None:
+        if (task := ws.processing.get(attempt)) is not None:
+            tasks[task] = None
+        else:
             state.counters.reports_stale += 1
             note_attempt_ended(state, ws, attempt)
-            continue
-        tasks[task] = None
     state.counters.tasks_returned += len(tasks)
     take_back_from(state, ws, tasks)
     state.story.note(state.now, f"returned by {ws.name}", [task.key for task in tasks])

@@ -93,9 +93,8 @@ def decide_worker(task: SchedulerTask, with_room: WorkerHandle, now: float) -> W
                 if fetch_ns > LONG_FETCH_NS and _has_others(with_room, task):
                     best_cost = inf
             seen[ws] = None
-            if ws.closed & TAKES_NOTHING or ws not in task_class.members:
-                continue
-            if not ws.has_resources_for(task_class, at_once=False):
+            may_run = ws in task_class.members and not ws.closed & TAKES_NOTHING
+            if not (may_run and ws.has_resources_for(task_class, at_once=False)):
                 continue
             cost = start_cost_ns(ws, task, now)
             if cost < best_cost:

@@ -242,8 +242,7 @@ class WorkerHandle:
             return False
         if self.occupancy_ns < self.backlog_ns:
             return True
-        n_unblocked = len(self.processing) + len(self.zombies) - len(self.blocked)
-        return n_unblocked - self.n_apart < self.nthreads
+        return self.n_busy < self.nthreads
 
     @property
     def wants_more(self) -> bool:
