@@ -379,6 +379,9 @@ INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
         for ws in s.workers.values()
         if not 0 <= ws.n_behind <= max([0, *(ws.n_asking[name] - 1 for name in _overdrawn(ws))])
     ],
+    "a task waits for resources where more are asked for than there are": lambda s: [
+        ws for ws in s.workers.values() if _overdrawn(ws) and not ws.n_behind
+    ],
     "free and held resources of a worker are all that it has": _misheld,
     "a class of a worker has it among its members": lambda s: [
         (ws, c.restrictions)

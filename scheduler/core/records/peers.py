@@ -297,7 +297,7 @@ class WorkerHandle:
             if left < 0.0:
                 # The part of its tasks that is beyond what is there, of a mean amount each.
                 n_over = int(n_asking[name] * -left / (self.resources[name] - left))
-                n_behind = max(n_behind, n_over)
+                n_behind = max(n_behind, n_over, 1)
         self.n_behind = self.n_apart = n_behind
         if n_asking.get(CORES) or n_asking.get(BESIDE):
             total = self.resources.get(CORES, 0.0)

@@ -126,6 +126,21 @@ def test_tasks_that_wait_for_a_resource_are_asked_back_for_an_idle_worker_that_h
     board.drop_rest()
 
 
+def test_a_large_task_behind_a_small_one_is_asked_back(board):
+    client = board.client()
+    busy = board.worker("busy", nthreads=4, resources={"mem": 8.0}, facts=COUNTS)
+    learn(board, client, busy, us=1000)
+    board.send(client, graph("small", resources={"mem": 1.0}))
+    board.send(client, graph("large", resources={"mem": 8.0}, blob=None))
+    assert (board.state.workers[busy].n_behind, free(board, busy)) == (1, {"mem": -1.0})
+    able = board.worker("able", resources={"mem": 8.0}, facts=COUNTS)
+    board.tick(1.0)
+    assert board.out[busy] == [m.ReturnAttempts(count=1)]
+    out = board.send(busy, m.AttemptsReturned(attempts=[board.attempt("large")]))
+    assert list(assigned(out, able)) == ["large"]
+    board.drop_rest()
+
+
 def test_a_dropped_task_has_its_resources_until_its_worker_reports_its_end(board):
     client, worker = board.client(), board.worker(resources=GPU, facts=COUNTS)
     learn(board, client, worker, us=1000)

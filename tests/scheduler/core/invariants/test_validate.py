@@ -347,6 +347,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "n_asking counts the tasks of a worker by resource": lambda b: b.w.n_asking.update(r=7),
     "no more tasks wait for resources than ask for them": lambda b: setattr(b.w, "n_behind", 1),
+    "a task waits for resources where more are asked for than there are": lambda b: (
+        b.w.free_resources.update(r=-1.0)
+    ),
     "free and held resources of a worker are all that it has": lambda b: b.w.free_resources.update(
         r=0.5
     ),
