@@ -141,6 +141,23 @@ def test_a_large_task_behind_a_small_one_is_asked_back(board):
     board.drop_rest()
 
 
+def test_nothing_is_assigned_behind_a_resource_of_a_task_that_waits(board):
+    client = board.client()
+    busy = board.worker("busy", nthreads=4, resources={"mem": 8.0, "gpu": 1.0}, facts=COUNTS)
+    learn(board, client, busy, us=1000)
+    board.send(client, graph("input"), graph("parent", resources={"mem": 1.0}, blob=None))
+    board.finish(busy, "input")
+    board.send(busy, m.AttemptsBlocked(attempts=[board.attempt("parent")]))
+    able = board.worker("able", resources={"mem": 8.0}, facts=COUNTS)
+    out = board.send(client, graph("input -> large", resources={"mem": 8.0}, blob=None))
+    assert list(assigned(out, able)) == ["large"], "its input is elsewhere"
+    out = board.send(client, graph("other", resources={"mem": 8.0}, blob=None))
+    assert not assigned(out, busy)
+    out = board.send(client, graph("a b", resources=GPU, blob=None))
+    assert list(assigned(out, busy)) == ["a", "b"], "of this nothing is held by one that waits"
+    board.drop_rest()
+
+
 def test_a_dropped_task_has_its_resources_until_its_worker_reports_its_end(board):
     client, worker = board.client(), board.worker(resources=GPU, facts=COUNTS)
     learn(board, client, worker, us=1000)
