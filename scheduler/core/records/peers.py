@@ -281,12 +281,12 @@ class WorkerHandle:
     def _has(self, name: str, amount: float, at_once: bool) -> bool:
         """Return whether this is free; or soon, if tasks of a mean time wait for it there."""
         missing = amount - self.free_resources.get(name, 0.0)
-        if at_once or missing <= 0.0 or not self.facts.get(QUEUES_RESOURCES) or self._keeps(name):
+        if at_once or missing <= 0.0 or not self.facts.get(QUEUES_RESOURCES) or self.keeps(name):
             return missing <= 0.0
         n_backlogs = BACKLOG_NS * len(self.processing)
         return missing * self.occupancy_ns < self.resources.get(name, 0.0) * n_backlogs
 
-    def _keeps(self, name: str) -> bool:
+    def keeps(self, name: str) -> bool:
         """Return whether attempts that wait hold some of this, for a time that is not known."""
         tasks = {attempt: self.processing.get(attempt) for attempt in self.blocked}
         held = (t.group.task_class.resources if t else self.zombies[a] for a, t in tasks.items())

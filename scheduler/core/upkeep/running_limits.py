@@ -5,6 +5,9 @@ what is next at a worker, counts as running: when a task is begun, is known at i
 task that waits for others while it runs does not count, or those could be held back by it. Values
 that clients bring take no thread, and are not held back.
 
+What is granted may need amounts that such a task holds while it waits. If all that counts does, a
+held task passes that one waits for, one at a time: else no task of the user would ever go on.
+
 Held tasks are no_worker. When others have ended they are queued, as many as may run. Tasks of such
 a user are not assigned ahead of their inputs, which would pass by the queue. What workers bring
 from an earlier scheduler goes on. Tasks that begin together are in no queue: they ask `lacks_room`,
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wording import counted
 from ..feature import Feature
-from ..moves.transitions import enqueue
+from ..moves.transitions import ACTIVE, enqueue
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, SchedulerTask
 from .user_limits import user_limits_of
 
@@ -136,11 +139,11 @@ def _on_unfiled(state: SchedulerState, task: SchedulerTask) -> None:
         row.held.pop(task, None)
 
 
-def _on_blocked(state: SchedulerState, ws: WorkerHandle, attempt: int, _wait: BlockedWait) -> None:
-    """Look at a task that waits for others now."""
-    task = ws.processing.get(attempt)
-    if task is not None and task.group.user.moved is not None:
-        task.group.user.moved.append(task)
+def _on_blocked(state: SchedulerState, ws: WorkerHandle, attempt: int, wait: BlockedWait) -> None:
+    """Look at a task that waits for others now, and at what it waits for."""
+    for task in (ws.processing.get(attempt), _next_of(state, wait)):
+        if task is not None and task.group.user.moved is not None:
+            task.group.user.moved.append(task)
 
 
 def note_lock_wait(state: SchedulerState, task: SchedulerTask, *, is_over: bool) -> None:
@@ -171,6 +174,8 @@ def _settle(state: SchedulerState) -> None:
             while row.room > 0 and (first := row.first()) is not None:
                 if first.state == NO_WORKER and first not in state.paused:
                     enqueue(state, first)
+            if row.held and not (row.room > 0 or any(_goes_on(row, task) for task in row.granted)):
+                _let_one_pass(state, row)
             row.tidy()
     for user in users:
         if not (limits[user].granted or limits[user].held):
@@ -198,6 +203,42 @@ def _is_blocked(row: RunningTasks, task: SchedulerTask) -> bool:
     if task.worker is None:
         return False
     return task.attempt in task.worker.blocked or row.at_locks.get(task) == task.attempt
+
+
+def _goes_on(row: RunningTasks, task: SchedulerTask) -> bool:
+    """Return whether a granted task runs, or can begin before those that wait have ended."""
+    if task in row.blocked:
+        return False
+    task_class = task.group.task_class
+    names = [name for name, _ in task_class.resources]
+    if task.worker is not None:
+        return not (task.worker.n_behind and any(map(task.worker.keeps, names)))
+    members = task_class.members
+    return any(ws.has_resources_for(task_class) or not any(map(ws.keeps, names)) for ws in members)
+
+
+def _let_one_pass(state: SchedulerState, row: RunningTasks) -> None:
+    """Queue a held task that one waits for while it runs, beyond the limit.
+
+    What is granted waits for amounts that such tasks hold, so these would wait for each other.
+    """
+    for ws in state.workers.values():
+        for wait in ws.blocked.values():
+            task = _next_of(state, wait)
+            if task in row.held and task not in state.paused:
+                row.room = 1
+                enqueue(state, task)
+                row.room = 0
+                return
+
+
+def _next_of(state: SchedulerState, wait: BlockedWait) -> SchedulerTask | None:
+    """Return a task that has to run before a wait can end, and needs no other one itself."""
+    tasks = (state.tasks.get(key) for key in wait.keys)
+    task = next((one for one in tasks if one is not None and one.state in ACTIVE), None)
+    while task is not None and task.waiting_on:
+        task = next(iter(task.waiting_on))
+    return task
 
 
 def n_running(row: RunningTasks) -> int:

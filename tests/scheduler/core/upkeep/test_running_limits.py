@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scheduler.builders import Board, graph
+from weft.protocol.reported import QUEUES_RESOURCES
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.insight.explaining import explain
 from weft.scheduler.core.insight.metrics import count_unrunnable
@@ -81,6 +82,82 @@ def test_a_task_that_waits_for_others_does_not_hold_them_back(board):
     board.send(in_task, graph("child", attempt=attempt))
     assert board.states("child") == ["no_worker"]
     board.send(worker, m.AttemptsBlocked(attempts=[attempt], keys=[["child"]]))
+    assert board.states("child") == ["processing"]
+    board.drop_rest()
+
+
+ALL, SOME = {"mem": 8.0}, {"mem": 1.0}
+COUNTS = {QUEUES_RESOURCES: True}
+
+
+def block(board: Board, worker: int, key: str, *keys: str) -> int:
+    """Let a task wait for others; return its attempt."""
+    attempt = board.attempt(key)
+    board.send(worker, m.AttemptsBlocked(attempts=[attempt], keys=[list(keys)]))
+    return attempt
+
+
+def test_what_cannot_begin_does_not_hold_back_what_a_task_waits_for(board):
+    user_limits_of(board.state).max_running = 1
+    worker = board.worker(nthreads=2, resources=ALL, facts=COUNTS)
+    ann = board.client("a", user="ann")
+    board.send(ann, graph("parent", resources=SOME))
+    board.send(ann, graph("large", resources=ALL, blob=None), graph("later", blob=None))
+    in_task = board.client("t", worker_id="id of w")
+    attempt = block(board, worker, "parent", "child")
+    assert board.states("large", "later") == ["queued", "no_worker"]
+    board.send(in_task, graph("input input2 -> child", attempt=attempt, blob=None))
+    assert board.states("input", "input2", "later") == ["processing", "no_worker", "no_worker"]
+    board.finish(worker, "input")
+    assert board.states("input2", "child", "later") == ["processing", "waiting", "no_worker"]
+    board.finish(worker, "input2")
+    assert board.states("child", "later") == ["processing", "no_worker"]
+    board.finish(worker, "child")
+    board.finish(worker, "parent")
+    assert board.states("large", "later") == ["processing", "no_worker"]
+    board.drop_rest()
+
+
+def test_what_is_behind_a_task_that_waits_does_not_hold_back_what_it_waits_for(board):
+    worker = board.worker(nthreads=2, resources=ALL, facts=COUNTS)
+    ann = board.client("a", user="ann")
+    board.send(ann, graph("known"))
+    board.finish(worker, "known", us=1000)
+    board.send(ann, graph("parent", resources=SOME, blob=None))
+    board.send(ann, graph("large larger", resources=ALL, blob=None))
+    in_task = board.client("t", worker_id="id of w")
+    attempt = block(board, worker, "parent", "child")
+    assert board.states("large", "larger") == ["processing", "queued"]
+    board.send(in_task, graph("child", attempt=attempt, blob=None))
+    assert board.states("child") == ["processing"]
+    board.drop_rest()
+
+
+def test_a_task_of_another_user_may_wait_for_what_is_held_back(board):
+    user_limits_of(board.state).max_running = 1
+    worker = board.worker(nthreads=2, resources=ALL, facts=COUNTS)
+    ann, bob = board.client("a", user="ann"), board.client("b", user="bob")
+    board.send(bob, graph("parent", resources=SOME))
+    board.send(ann, graph("large", resources=ALL, blob=None), graph("child later", blob=None))
+    assert board.states("large", "child") == ["queued", "no_worker"]
+    block(board, worker, "parent", "child")
+    assert board.states("large", "child", "later") == ["queued", "processing", "no_worker"]
+    board.drop_rest()
+
+
+def test_what_can_begin_soon_goes_before_what_a_task_waits_for(board):
+    user_limits_of(board.state).max_running = 1
+    worker = board.worker(nthreads=2, resources=ALL, facts=COUNTS)
+    ann = board.client("a", user="ann")
+    board.send(ann, graph("parent"))
+    bob = board.client("b", user="bob")
+    board.send(bob, graph("other", resources=SOME))
+    board.send(ann, graph("large", resources=ALL, blob=None))
+    attempt = block(board, worker, "parent", "child")
+    board.send(board.client("t", worker_id="id of w"), graph("child", attempt=attempt, blob=None))
+    assert board.states("large", "child") == ["queued", "no_worker"]
+    board.finish(worker, "other")
+    board.finish(worker, "large")
     assert board.states("child") == ["processing"]
     board.drop_rest()
 
