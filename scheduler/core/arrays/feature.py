@@ -100,6 +100,12 @@ FEATURE: Final = Feature(
             *arrays_of(s).read,
             *arrays_of(s).retried,
         ],
+        "arrays that may begin rows are known, and filed by their queues": lambda s: [
+            (name, task)
+            for name, tasks in arrays_of(s).open.items()
+            for task in tasks
+            if task not in arrays_of(s) or task.group.options.job_queue != name
+        ],
         "arrays are busy while there are some": lambda s: (
             [] if not arrays_of(s) or Arrays in s.busy else [len(arrays_of(s))]
         ),

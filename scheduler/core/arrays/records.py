@@ -186,15 +186,27 @@ class Arrays(dict[SchedulerTask, Array]):
         self.dropped: list[tuple[str, Array]] = []
         #: workers when they were last counted, and their threads: a hint for the window
         self.n_workers = self.n_threads = 0
+        #: {name of a queue: {task: None}} of arrays that have met their conditions, and may begin
+        #: rows when their queue is not paused. Some have ended since they were looked at.
+        self.open: dict[str, dict[SchedulerTask, None]] = {}
         #: {key: its chunks} of arrays that the journal has read, and submits with this event
         self.read: dict[str, dict[int, bytes]] = {}
         #: {key: the numbers of the rows, None = all} of those of them that are to run again
         self.retried: dict[str, list[str] | None] = {}
 
+    def close(self, task: SchedulerTask) -> None:
+        """Note that an array begins no more rows."""
+        name = task.group.options.job_queue
+        of_queue = self.open.get(name, {})
+        of_queue.pop(task, None)
+        if not of_queue:
+            self.open.pop(name, None)
+
     def pop(self, task: SchedulerTask, *default: Any) -> Any:
         """Note that an array is forgotten."""
         array = super().pop(task, None)
         self.awaited.pop(task, None)
+        self.close(task)
         if array is not None:
             self.dropped.append((task.key, array))
         return array

@@ -24,6 +24,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.failure import Failure, cancelled, rows_failed, unrecorded
 from ....protocol.wording import counted
 from ..conditions.feature import are_met
+from ..job_queues.feature import paused_queues_of
 from ..journal.entries import JobEnded, JobsRead, JournalRead, RowEnded, RowsChanged
 from ..journal.feature import RETRY_S, why_not_again
 from ..journal.jobs import MAX_UNRECORDED_NBYTES, append, journal_of, when_written
@@ -198,7 +199,9 @@ def _window(state: SchedulerState) -> int:
     if len(state.workers) != arrays.n_workers:
         arrays.n_workers = len(state.workers)
         arrays.n_threads = sum(ws.nthreads for ws in state.workers.values())
-    return max(max(WINDOW, 2 * arrays.n_threads) // len(arrays), LEAST_WINDOW)
+    paused = paused_queues_of(state)
+    n_open = sum(len(tasks) for name, tasks in arrays.open.items() if name not in paused)
+    return max(max(WINDOW, 2 * arrays.n_threads) // max(n_open, 1), LEAST_WINDOW)
 
 
 def _make(state: SchedulerState, task: SchedulerTask, array: Array, positions: list[int]) -> None:
@@ -382,10 +385,14 @@ def _look(state: SchedulerState, task: SchedulerTask, array: Array) -> None:
         if not array.is_over:  # it has failed, or was not recorded
             array.is_over = True
             _end_rows(state, task.key, array)
+            arrays_of(state).close(task)
         return
     if array.is_over or task.waiting_on or not are_met(state, task) or state.awaits_peers:
         return
+    arrays_of(state).open.setdefault(task.group.options.job_queue, {})[task] = None
     _fill(state, task, array)
+    if array.next >= array.rows.n:
+        arrays_of(state).close(task)
     if not (array.is_left or array.live or array.writing):
         array.is_over = True
         state.call_after(0.0, _finish, task, array)  # behind this pass, which others follow

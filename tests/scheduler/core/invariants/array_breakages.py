@@ -43,5 +43,8 @@ ARRAY_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "what the journal has read of arrays is for one event": lambda b: arrays_of(
         b.state
     ).read.update({"memory": {}}),
+    "arrays that may begin rows are known, and filed by their queues": lambda b: arrays_of(
+        b.state
+    ).open.update({"q": {b.task("memory"): None}}),
     "arrays are busy while there are some": lambda b: (make(b), b.state.busy.pop(Arrays)),
 }
