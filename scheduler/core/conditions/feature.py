@@ -46,6 +46,7 @@ from .records import (
     ConditionsOfTasks,
     Watched,
     conditions_of,
+    unrunnable_since,
     watched_of,
 )
 
@@ -334,7 +335,7 @@ def _look_for_worker(state: SchedulerState, task: SchedulerTask, row: Conditions
     left_ms = float(limit_ms)
     is_held = task_class.members or state.awaits_peers or is_paused(state, task)
     if task.state == NO_WORKER and not is_held:
-        left_ms -= (state.now - task_class.unrunnable_since) * 1000
+        left_ms -= (state.now - unrunnable_since(task)) * 1000
         if left_ms < 1:
             reason = "; ".join(why(state, task_class) for why in state.features.why_unrunnable)
             err(state, task, no_worker(task.key, limit_ms, reason))

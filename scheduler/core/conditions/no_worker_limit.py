@@ -20,6 +20,7 @@ from ..invariants.checking import is_due
 from ..job_queues.feature import is_paused
 from ..moves.transitions import err
 from ..records.tasks import NO_WORKER, TaskClass
+from .records import unrunnable_since
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
@@ -79,12 +80,11 @@ def _fail(state: SchedulerState, task_class: TaskClass) -> float:
     limit = no_worker_limit_of(state)
     left_s = limit.seconds
     over = []
-    since = max(task_class.unrunnable_since, limit.adapts_until)
     for task in task_class.unrunnable:  # about in the order in which they have begun to wait
         if task.group.options.no_worker_ms or task in state.paused or is_paused(state, task):
             continue
-        waits_since = max(since, getattr(task, "since", task.group.submitted))
-        left_s = limit.seconds - (state.now - waits_since)
+        since = max(unrunnable_since(task), limit.adapts_until)
+        left_s = limit.seconds - (state.now - since)
         if left_s > _EARLY_S:
             break
         over.append(task)

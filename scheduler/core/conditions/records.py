@@ -155,6 +155,12 @@ def conditions_of(state: SchedulerState) -> ConditionsOfTasks:
     return state.record(ConditionsOfTasks)
 
 
+def unrunnable_since(task: SchedulerTask) -> float:
+    """Return when a task began to wait that no worker could run since then."""
+    group = task.group
+    return max(group.task_class.unrunnable_since, getattr(task, "since", group.submitted))
+
+
 def _note_end(state: SchedulerState, message: Message) -> None:
     """Note what the keeper would be sent: its sender may be in the middle of a batch."""
     if isinstance(message, _NOTED):

@@ -115,8 +115,18 @@ def pause(state: SchedulerState, name: str) -> None:
     _ask_all(state)
 
 
+def _begin_to_wait(state: SchedulerState, name: str) -> None:
+    """Let the time that tasks of a resumed queue wait for a worker that could run them begin."""
+    for task_class in state.classes.values():
+        unrunnable = {} if task_class.members else task_class.unrunnable
+        for task in [t for t in unrunnable if t.group.options.job_queue == name]:
+            task.since = state.now
+            unrunnable[task] = unrunnable.pop(task)  # they stay in the order of these times
+
+
 def resume(state: SchedulerState, name: str) -> None:
-    """Let the tasks of a queue begin that are held back."""
+    """Let the tasks of a queue begin. O(tasks that no worker could run, or that are held back)."""
+    _begin_to_wait(state, name)
     held = paused_queues_of(state).pop(name)
     for task in held:
         if task.state == NO_WORKER and task.group.task_class.members and task not in state.paused:

@@ -172,3 +172,39 @@ def test_a_look_visits_the_first_task_of_a_class_that_waits(board, monkeypatch):
     look = no_worker_limit_of(board.state).look
     assert 4.0 < look.when - board.state.awake_s < 5.0
     board.drop_rest()
+
+
+@pytest.mark.parametrize("options", [{}, {"no_worker_ms": 10_000}])
+def test_the_time_begins_when_the_queue_of_a_task_is_resumed(options):
+    board = limited_board(0.0 if options else 10.0)
+    client = board.client()
+    pause_queue(board, client)
+    board.send(client, graph("a", job_queue="q", **options))
+    board.tick(3595.0)
+    resume_queue(board, client)
+    board.tick(9.9)
+    assert board.states("a") == ["no_worker"]
+    board.tick(10.2)
+    assert board.states("a") == ["erred"]
+    board.drop_rest()
+
+
+def test_a_task_whose_queue_is_resumed_does_not_hide_others_that_wait_for_longer(board):
+    client = board.client()
+    pause_queue(board, client)
+    board.send(client, graph("a", job_queue="q"), graph("b"))
+    board.tick(9.0)
+    resume_queue(board, client)
+    board.tick(1.1)
+    assert board.states("a", "b") == ["no_worker", "erred"]
+    board.tick(9.0)
+    assert board.states("a") == ["erred"]
+    board.drop_rest()
+
+
+def pause_queue(board: Board, client: int) -> None:
+    board.send(client, m.Ask(request=1, name="pause_queue", arguments={"name": "q"}, page=""))
+
+
+def resume_queue(board: Board, client: int) -> None:
+    board.send(client, m.Ask(request=2, name="resume_queue", arguments={"name": "q"}, page=""))
