@@ -33,6 +33,7 @@ from ..protocol.errors import (
     ProtocolError,
     StuckPeer,
     TakenOver,
+    WeftError,
 )
 from ..protocol.host import event_loop
 from ..protocol.host.memory import return_memory
@@ -101,8 +102,8 @@ class SchedulerServer:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf
         self._stopped: asyncio.Event = asyncio.Event()
-        #: another scheduler has taken over, and this one ends
-        self._taken_over = False
+        #: why it ends at once: another scheduler has taken over, or its journal is out of reach
+        self._given_way: WeftError | None = None
         #: the bug of weft that ends this scheduler
         self._bug: Exception | None = None
         #: Strong reference: the loop holds tasks weakly.
@@ -181,14 +182,13 @@ class SchedulerServer:
 
         Raises:
             InternalError: a bug of weft has ended the scheduler, which is logged.
-            TakenOver: another scheduler of the cluster has taken over, which is logged.
+            WeftError: why it has ended at once, for instance TakenOver, which is logged.
         """
         await self._stopped.wait()
-        if self._taken_over:
-            raise TakenOver("another scheduler of this cluster has taken over")
+        if self._given_way:
+            raise self._given_way
         if self._bug is not None:
-            text = f"a bug of weft has ended the scheduler: {self._bug!r}"
-            raise InternalError(text) from self._bug
+            raise InternalError(f"a bug of weft ended the scheduler: {self._bug!r}") from self._bug
 
     async def stop(self, reason: str = "stopped") -> None:
         """Send a Bye to all peers, close every connection and listener.
@@ -227,9 +227,8 @@ class SchedulerServer:
         """Begin with the jobs that earlier schedulers have recorded; nothing else has come yet."""
         journal = self._config.journal
         if journal is not None:
-            during = "the work of the journal's thread"
-            journal.on_bug = lambda bug: self._in_loop(self._crash, bug, during)
-            journal.on_taken_over = lambda error: self._in_loop(self._end_taken_over, error)
+            journal.on_bug = lambda bug: self._in_loop(self._crash, bug, "the journal's work")
+            journal.on_taken_over = lambda error: self._in_loop(self._end_for, error)
             self._handle(SchedulerTick(journal=[journal.read(self.state.epoch)]), time.monotonic())
 
     def _in_loop(self, call: Callable[..., None], *args: Any) -> None:
@@ -242,8 +241,9 @@ class SchedulerServer:
             self._handle(SchedulerTick(journal=[report]), time.monotonic())
             self._schedule_flush()
 
-    def _end_taken_over(self, error: TakenOver) -> None:
-        if not self._taken_over:
+    def _end_for(self, error: WeftError) -> None:
+        if self._given_way is None:
+            self._given_way = error
             _log.error("the scheduler ends: %s", error)
         self._give_way()
 
@@ -418,16 +418,16 @@ class SchedulerServer:
         self.state = self._new_state(epoch)
         try:
             self._read_journal()
-        except TakenOver as error:
-            self._end_taken_over(error)
-            return
-        self._drop_connections()
-        self._clear_alarm()
-        self._set_alarm()
+        except WeftError as error:
+            self._end_for(error)
+        else:
+            self._drop_connections()
+            self._clear_alarm()
+            self._set_alarm()
 
     def _give_way(self) -> None:
         """End at once: peers must not be kept from the other scheduler."""
-        self._taken_over = True
+        self._given_way = self._given_way or TakenOver("another scheduler has taken over")
         self._write_log()
         self._clear_alarm()
         self._drop_connections()
@@ -465,7 +465,7 @@ class SchedulerServer:
             before, state.before = state.before, []
             for action in before:
                 self._act(action)
-            if state is not self.state or self._taken_over:
+            if state is not self.state or self._given_way:
                 return  # nothing of it leaves any more
         outboxes = state.outboxes
         for peer in list(outboxes):

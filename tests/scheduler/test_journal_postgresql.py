@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import signal
 import socket
@@ -18,11 +19,14 @@ from tests.leaks import SERVERS
 from tests.postgresql import PostgresqlServer
 from tests.scheduler.test_journal import Opened, job, read_again
 from weft.protocol.errors import CommError, ConfigError, TakenOver
+from weft.protocol.trust.security import Security
 from weft.scheduler import journal_postgresql as module
+from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core.journal.entries import JobEnded, JournalWritten, WriteJournal
 from weft.scheduler.journal import Journal
 from weft.scheduler.journal_places import jobs_at, store_at
 from weft.scheduler.journal_rows import FORM, drop_oldest
+from weft.scheduler.server import SchedulerServer
 
 
 @pytest.fixture
@@ -378,3 +382,22 @@ def test_the_rest_of_a_password_without_codes_is_not_shown(password):
     with pytest.raises(ConfigError, match=r"ann:\*\*\*@127.0.0.1:1/jobs is not the URL") as caught:
         store_at(f"postgresql://ann:{password}@127.0.0.1:1/jobs")
     assert "s3cret" not in str(caught.value)
+
+
+async def test_a_scheduler_that_begins_again_without_its_database_ends(
+    server, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    config = SchedulerConfig(
+        [f"unix://{tmp_path}/s"],
+        Security(b"a token for tests only", b"cluster-of-tests"),
+        journal=Journal(store_at(server.url())),
+    )
+    scheduler = SchedulerServer(config)
+    await scheduler.start()
+    server.stop(signal.SIGKILL)
+    scheduler._start_over(scheduler.state.epoch)
+    with pytest.raises(CommError, match="cannot be reached"):
+        await scheduler.wait_stopped()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert [one.exc_info for one in caplog.records if one.levelname == "ERROR"] == [None]

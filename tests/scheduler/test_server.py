@@ -390,7 +390,7 @@ async def test_a_bug_in_the_thread_of_the_journal_ends_the_scheduler(tmp_path, c
         await asyncio.wait_for(server.wait_stopped(), 20)
     await asyncio.wait_for(end.closed(), 20)
     (record,) = [r for r in caplog.records if r.levelno == logging.CRITICAL]
-    assert "during the work of the journal's thread" in record.getMessage()
+    assert "during the journal's work" in record.getMessage()
     await asyncio.get_running_loop().shutdown_default_executor()  # it has closed the journal
 
 
