@@ -24,6 +24,8 @@ from .journal_values import joined, packed_failure, parts
 #: Rows of which more is kept than their states, of all arrays; and the bytes of their results.
 MAX_KEPT: Final = 1_000_000
 MAX_KEPT_NBYTES: Final = 4 << 30
+#: Rows that are read at a time to find the oldest ones.
+_N_LOOKED_AT: Final = 10_000
 #: Databases of the first form may lack them, and earlier versions do not look at them.
 ARRAY_TABLES: Final = (
     """
@@ -102,22 +104,23 @@ def forget_arrays(database: Database, keys: Iterable[str]) -> None:
 
 def drop_oldest_rows(database: Database) -> None:
     """Drop what is kept of the oldest rows, and all of arrays that the journal has no more."""
-    for table in ("array_chunks", "array_rows"):
-        database.execute(
-            f"DELETE FROM {table} "
-            f"WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key = {table}.key)"
-        )
-    database.execute(
-        """
-        DELETE FROM array_rows WHERE number IN (
-            SELECT number FROM (
-                SELECT number, row_number() OVER latest AS place, sum(nbytes) OVER latest AS total
-                FROM array_rows WINDOW latest AS (ORDER BY number DESC)
-            ) AS counted WHERE place > ? OR total > ?
-        )
-        """,
-        (MAX_KEPT, MAX_KEPT_NBYTES),
+    # Rows are recorded with their chunks, which are few: these name all arrays.
+    gone = database.execute(
+        "SELECT DISTINCT key FROM array_chunks "
+        "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key = array_chunks.key)"
     )
+    forget_arrays(database, [key for (key,) in gone])
+    count = "SELECT count(*), coalesce(sum(nbytes), 0) FROM array_rows"
+    n_kept, nbytes_kept = map(int, database.execute(count).fetchone())  # sums may be decimal
+    n_over, nbytes_over = n_kept - MAX_KEPT, nbytes_kept - MAX_KEPT_NBYTES
+    oldest = "SELECT number, nbytes FROM array_rows WHERE number > ? ORDER BY number LIMIT ?"
+    last = -1
+    while n_over > 0 or nbytes_over > 0:
+        for number, nbytes in database.execute(oldest, (last, _N_LOOKED_AT)):
+            if n_over > 0 or nbytes_over > 0:
+                last = number
+                n_over, nbytes_over = n_over - 1, nbytes_over - nbytes
+    database.execute("DELETE FROM array_rows WHERE number <= ?", (last,))
 
 
 def read_chunks(database: Database, key: str) -> dict[int, bytes]:

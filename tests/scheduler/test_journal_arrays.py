@@ -138,3 +138,16 @@ def test_the_oldest_results_of_rows_are_dropped_and_their_states_stay(opened, mo
     opened.write(RowsChanged("a", {0: states(1, 1, 1)}, ends))
     assert [described(opened, f"a/{n}")["is_recorded"] for n in range(3)] == [False, True, True]
     assert described(opened, "a/0")["state"] == "done"
+
+
+def test_so_many_of_the_oldest_results_of_rows_are_dropped_that_the_others_have_room(
+    opened, monkeypatch
+):
+    monkeypatch.setattr(module, "_COMMITS_BETWEEN", 2)
+    monkeypatch.setattr(journal_arrays, "MAX_KEPT_NBYTES", 5)
+    monkeypatch.setattr(journal_arrays, "_N_LOOKED_AT", 1)
+    ends = [RowEnded(position, result=size * b"1") for position, size in enumerate((1, 4, 3, 2))]
+    opened.write(ARRAY)
+    opened.write(RowsChanged("a", {0: states(1, 1, 1, 1)}, ends))
+    recorded = [described(opened, f"a/{name}")["is_recorded"] for name in (0, 1, 2, "0007")]
+    assert recorded == [False, False, True, True]
