@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import compress, repeat
+from operator import floordiv
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.array_rows import ArrayRows, key_of_row
@@ -25,6 +27,9 @@ NONE_BLOB: Final = b"\x80\x05N."
 #: Rows whose states are one value, in memory and in the journal. One without an end is not stored.
 CHUNK: Final = 4096
 _NONE: Final = b"\0"
+#: By the bytes of `STATES`, as `bytes.translate` takes them: an array may have millions of rows.
+_FAILED: Final = bytes(code > DONE_WITH_NONE for code in range(256))
+_AGAIN: Final = bytes(0 if code > DONE_WITH_NONE else code for code in range(256))
 
 
 class Array:
@@ -143,24 +148,27 @@ class Array:
     def run_again(self, positions: Iterable[int] | None) -> list[int]:
         """Let rows be begun again that have not succeeded, all or some; return their positions."""
         if positions is None:
-            positions = self.unsuccessful()
-        found = list(dict.fromkeys(one for one in positions if self.state_of(one) > DONE_WITH_NONE))
-        for position in found:
-            self.note(position, 0)
+            found = list(self.unsuccessful())
+            for states in self.chunks.values():
+                states[:] = states.translate(_AGAIN)
+            self._count()
+        else:
+            unsuccessful = (one for one in positions if self.state_of(one) > DONE_WITH_NONE)
+            found = list(dict.fromkeys(unsuccessful))
+            for position in found:
+                self.note(position, 0)
         self.next = min(self.next, min(found, default=self.next))
         return found
 
     def unsuccessful(self) -> Iterator[int]:
         """Yield the positions of the rows that have ended without success, in order."""
         for number, states in sorted(self.chunks.items()):
-            if max(states) > DONE_WITH_NONE:
-                for place, code in enumerate(states):
-                    if code > DONE_WITH_NONE:
-                        yield number * CHUNK + place
+            first = number * CHUNK
+            yield from compress(range(first, first + len(states)), states.translate(_FAILED))
 
     def packed(self, positions: Iterable[int]) -> dict[int, bytes]:
         """Return the chunks of these rows, as they are recorded."""
-        numbers = dict.fromkeys(position // CHUNK for position in positions)
+        numbers = dict.fromkeys(map(floordiv, positions, repeat(CHUNK)))
         return {number: bytes(self.chunks[number]) for number in numbers if number in self.chunks}
 
 
