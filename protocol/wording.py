@@ -30,6 +30,11 @@ def did_you_mean(name: str, known: Iterable[str], shown: str = "{}", otherwise: 
     return f"did you mean {shown.format(meant)}?" if meant else otherwise
 
 
+def how_to_install(extra: str) -> str:
+    """Return the command that installs what an optional part of weft needs."""
+    return f"pip install 'weft[{extra}]', or in a checkout of weft: pip install '.[{extra}]'"
+
+
 def placed_again(n_tasks: int, n_results: int) -> str:
     """Return what a worker that is gone leaves: `1 task is placed again, 3 results were there`."""
     return (

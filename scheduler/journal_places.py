@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ..protocol.database_urls import check_url, is_url, schema_of, shown
 from ..protocol.errors import ConfigError
+from ..protocol.wording import how_to_install
 from .journal_arrays import with_rows
 from .journal_descriptions import described
 from .journal_files import file_in, jobs_in
@@ -50,8 +51,8 @@ def store_at(place: str, *, may_make: bool = True) -> JournalStore:
         from .journal_postgresql import PostgresqlStore
     except ImportError as error:
         raise ConfigError(
-            f"a journal in PostgreSQL needs the package psycopg: pip install 'weft[postgres]' "
-            f"({error})"
+            f"a journal in PostgreSQL needs the package psycopg ({error}): "
+            + how_to_install("postgres")
         ) from None
     return PostgresqlStore(place, may_make=may_make)
 

@@ -8,6 +8,7 @@ import sys
 import click
 
 from ...protocol.errors import ConfigError
+from ...protocol.wording import how_to_install
 from .group import Chosen, scheduler_options, weft
 from .options import Count, time_option
 
@@ -51,8 +52,8 @@ def top(chosen: Chosen, interval: float, plain: bool, n: int | None) -> None:
         import rich  # noqa: F401
     except ImportError:
         raise ConfigError(
-            "weft top needs the package rich: run \"pip install 'weft[cli]'\", or use "
-            "'weft top --plain' or 'weft status --watch'"
+            "weft top needs the package rich; use 'weft top --plain' or 'weft status --watch', or "
+            + how_to_install("cli")
         ) from None
     import asyncio
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from ...protocol.errors import ConfigError
+from ...protocol.wording import how_to_install
 from .errors import KubernetesError
 from .forwarding import PodPort
 from .release import DELETION_COST
@@ -18,7 +19,7 @@ from .release import DELETION_COST
 _TIMEOUT_S: Final = 30.0
 _NO_LIBRARY: Final = (
     "KubeCluster needs the Python package kubernetes, which is not installed: "
-    "pip install 'weft[kubernetes]'"
+    + how_to_install("kubernetes")
 )
 
 

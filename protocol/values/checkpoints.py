@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ..wire.payload import parts_of
+from ..wording import how_to_install
 from .digests import digest_of
 from .functions import function_name
 from .pickling import cloudpickle_dumps
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("weft.checkpoints")
-_MISSING: Final = "persist_to= needs fsspec, {}: pip install 'weft[persist]'"
+_MISSING: Final = "persist_to= needs fsspec, {}: " + how_to_install("persist")
 
 
 class Checkpointed(Generic[T]):

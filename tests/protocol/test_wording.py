@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.protocol.wording import grouped, lasting, listed, rated, sized
+from weft.protocol.wording import grouped, how_to_install, lasting, listed, rated, sized
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,10 @@ def test_large_numbers_are_in_groups_and_small_rates_have_two_digits():
 )
 def test_the_first_names_are_listed_with_the_number_of_the_others(names, n, text):
     assert listed(names, n) == text
+
+
+def test_what_an_optional_part_needs_is_installed_from_a_checkout_as_well():
+    text = how_to_install("postgres")
+    assert (
+        text == "pip install 'weft[postgres]', or in a checkout of weft: pip install '.[postgres]'"
+    )
