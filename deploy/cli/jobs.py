@@ -109,7 +109,7 @@ def queue(
                 state=state,
                 name=pattern or name,
                 client=of_client,
-                limit=limit,
+                limit=limit + 1,
                 since=since,
                 until=until,
                 recurring=recurring,
@@ -117,8 +117,9 @@ def queue(
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-        has_queues = not as_json and any(job.queue for job in found)
-        paused = client.paused_queues() if has_queues else {}
+        is_cut, found = len(found) > limit, found[:limit]
+        paused = {} if as_json else client.paused_queues()
+        n_all = _number(client.job_counts()) if is_cut and not (is_filtered or as_json) else 0
     if as_json:
         for job in found:
             click.echo(json.dumps(plain(job)))
@@ -126,6 +127,16 @@ def queue(
         click.echo(table(found, paused))
     else:
         click.echo("no such jobs" if is_filtered else "no jobs", err=True)
+    if is_cut:
+        which = f"{limit} of {n_all}" if n_all else f"the latest {limit}"
+        click.echo(f"{which} jobs; --limit N shows more", err=True)
+    if not is_filtered and (others := sorted(set(paused) - {job.queue for job in found})):
+        click.echo(f"paused, and none of these jobs is in it: {', '.join(others)}", err=True)
+
+
+def _number(counts: dict[str, dict[str, int]]) -> int:
+    """Return how many jobs there are."""
+    return sum(sum(of_name.values()) for of_name in counts.values())
 
 
 def _pattern(match: str | None) -> re.Pattern[str] | None:
@@ -408,7 +419,11 @@ def forget(keys: tuple[str, ...], at: str | None, connection_file: Path | None) 
     """
     with connected(Chosen(connection_file, at), "weft forget") as client:
         for key in keys:
-            client.forget_job(key)
+            try:
+                client.job(key)
+                client.forget_job(key)
+            except KeyError as error:
+                raise unknown_job(error) from None
 
 
 def unknown_job(error: KeyError) -> click.ClickException:

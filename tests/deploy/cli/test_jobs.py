@@ -118,10 +118,27 @@ def test_a_detached_command_is_waited_for_and_printed(command):
 def test_a_detached_command_waits_while_its_queue_is_paused(command):
     assert command("pause", "nightly", "weekly") == (0, "", "")
     _, key, _ = command("submit", "--detach", "--queue", "nightly", "--", "echo", "hi")
+    assert command("queue", "--limit", "1")[2].endswith("it: weekly\n")
     code, out, _ = command("queue", "--state", "pending")
     assert (code, out.count("nightly (paused)")) == (0, 1)
     assert command("resume", "nightly", "weekly") == (0, "", "")
     assert command("output", key.strip()) == (0, "hi\n", "")
+
+
+@pytest.mark.slow
+def test_a_list_that_is_cut_says_of_how_many_jobs_it_is(command, folder):
+    _, client = folder
+    for future in [client.submit(abs, n, detached=True) for n in range(3)]:
+        future.result(60)
+    n = sum(sum(of_name.values()) for of_name in client.job_counts().values())
+    code, out, err = command("queue", "--limit", "2")
+    assert (code, out.count("\n")) == (0, 3)
+    assert err == f"2 of {n} jobs; --limit N shows more\n"
+    _, out, err = command("queue", "--limit", "2", "--name", "abs")
+    assert (out.count("\n"), err) == (3, "the latest 2 jobs; --limit N shows more\n")
+    assert command("queue", "--limit", str(n))[2] == ""
+    _, out, err = command("queue", "--limit", "2", "--json")
+    assert (out.count("\n"), err) == (2, "the latest 2 jobs; --limit N shows more\n")
 
 
 @pytest.mark.slow
@@ -146,6 +163,9 @@ def test_an_array_is_one_job_with_rows(command, folder):
     assert command("retry", key)[:2] == (0, f"{key}\n")
     assert command("wait", key)[0] == 1
     assert command("forget", key) == (0, "", "")
+    code, out, err = command("forget", key)
+    assert (code, out) == (1, "")
+    assert "weft queue lists those that it has" in err
     assert key not in command("queue")[1]
     assert command("output", f"{key}/7")[0] == 1
 
