@@ -11,17 +11,18 @@ other: nothing has used the object.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.failure import actor_lost
+from ....protocol.wire.failure import Failure, actor_lost, not_understood
 from ....protocol.wire.options import TaskOptions
 from ....protocol.wire.question_arguments import Info
 from ..moves.transitions import err
 from ..records.tasks import MEMORY, NO_WORKER, QUEUED, RELEASED, WAITING, SchedulerTask
 
 if TYPE_CHECKING:
-    from ..records.peers import WorkerHandle
+    from ..records.peers import ClientHandle, WorkerHandle
     from ..state import SchedulerState
 
 _NOT_THERE: Final = frozenset((RELEASED, WAITING, QUEUED, NO_WORKER))
@@ -30,6 +31,32 @@ _NOT_THERE: Final = frozenset((RELEASED, WAITING, QUEUED, NO_WORKER))
 def is_actor(task: SchedulerTask) -> bool:
     """Return whether the result of a task is an actor."""
     return task.group.function.function_id == m.ACTOR_FUNCTION
+
+
+def refuse(
+    state: SchedulerState,
+    client: ClientHandle,
+    message: m.SubmitTasks,
+    refused: Mapping[int, Failure],
+) -> Mapping[int, Failure]:
+    """Return the actors that are to be of a category: how much memory they will use is not known.
+
+    Their clients refuse that before.
+    """
+    if m.ACTOR_FUNCTION not in message.functions or not any(map(_has_category, message.options)):
+        return {}
+    option_of = message.option_of or [0] * len(message.keys)
+    return {
+        row: not_understood(message.keys[row], ["an actor's category"])
+        for row, (place, function) in enumerate(zip(option_of, message.function_of, strict=True))
+        if message.functions[function] == m.ACTOR_FUNCTION
+        and _has_category(message.options[place])
+        and row not in refused
+    }
+
+
+def _has_category(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("category"))
 
 
 class NamedActors(dict[SchedulerTask, None]):

@@ -37,6 +37,7 @@ FEATURE: Final = Feature(
     name="actors",
     records=(waits.WaitingActors, actors.NamedActors),
     notes=(actors.NamedActors,),
+    refusing=(actors.refuse,),
     unique=frozenset({m.ACTOR_FUNCTION}),
     handlers={m.ActorsBlocked: waits.on_actors_blocked, m.ActorsResumed: waits.on_actors_resumed},
     invariants=ACTOR_INVARIANTS,

@@ -388,3 +388,15 @@ def test_an_actor_that_is_lost_while_it_is_kept_for_its_owner_is_forgotten():
     assert not board.state.tasks
     board.tick(90.0)
     assert not recovery_of(board.state).kept
+
+
+def test_an_actor_of_a_category_is_refused(board):
+    client = board.client()
+    board.worker()
+    category = {"name": "fits", "mode": "fixed", "max_nbytes": 0}
+    out = board.send(client, actors("a", category=category), graph("b", function="f"))
+    (failed,) = out.of(client, m.KeysErred)
+    assert failed.keys == ["a"]
+    assert failed.failures[0] == ["not-understood", "a", "an actor's category="]
+    assert board.states("b") == ["processing"]
+    board.drop_rest()
