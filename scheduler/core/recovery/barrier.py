@@ -100,6 +100,8 @@ def begin(state: SchedulerState) -> None:
     """Begin to wait for the peers of the last scheduler."""
     state.awaits_peers = True
     recovery_of(state).barrier = Barrier(state.awake_s, state.kept_members.expected)
+    for ws in state.workers.values():
+        note_worker(state, ws)  # one of this scheduler may be sending its inventory
     _await_owners(state)
     _plan_end(state)
     for client in state.clients_by_peer.values():

@@ -120,6 +120,20 @@ def test_the_barrier_waits_for_an_inventory_that_has_begun():
     assert not board.state.awaits_peers
 
 
+def test_a_recovery_that_begins_late_waits_for_an_inventory_that_has_begun(new):
+    new.close(new.worker("w"))
+    worker = new.worker("w", last_epoch=new.state.epoch)
+    assert not new.state.awaits_peers
+    new.come_back("other", last_epoch=BEFORE)
+    for _ in range(4):
+        new.send(worker, m.InventoryKept(keys=[], attempts=[], nbytes=[]))
+        new.pass_time(QUIET_S)
+    assert new.state.awaits_peers
+    new.send(worker, *inventory())
+    new.tick()
+    assert not new.state.awaits_peers
+
+
 def test_a_barrier_that_waits_looks_at_nothing_meanwhile():
     board = Board(away_s=5.0, expected=Members(tuple(f"id of w{i}" for i in range(100)), ("c",)))
     board.client("c", last_epoch=BEFORE)
