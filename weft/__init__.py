@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .worker.context import get_worker
     from .worker.gang import Gang, get_gang
     from .worker.slots.interrupting import TaskInterrupted
+    from .worker.slots.scratch import get_scratch_directory
     from .worker.slots.seats import get_current_task, rejoin, secede
 
     __version__: str
@@ -106,6 +107,7 @@ __all__ = [
     "get_client",
     "get_current_task",
     "get_gang",
+    "get_scratch_directory",
     "get_task_stream",
     "get_worker",
     "limit",
@@ -165,6 +167,7 @@ _HOMES = {
     "get_client": "client",
     "get_current_task": "worker.slots.seats",
     "get_gang": "worker.gang",
+    "get_scratch_directory": "worker.slots.scratch",
     "get_task_stream": "client.insight.task_stream",
     "get_worker": "worker.context",
     "limit": "client.coordination.concurrency_limits",

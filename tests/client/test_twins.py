@@ -137,6 +137,7 @@ AT_ONCE_OF_MODULE = {
     "get_client",
     "get_current_task",
     "get_gang",
+    "get_scratch_directory",
     "get_worker",
     "multiprocessing",
     "print",

@@ -11,8 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias, Union
 
 from ...protocol.errors.commands import CommandResult
-from ..config import scratch_folder
-from ..context import get_worker, is_in_task
+from ..slots.scratch import scratch_parent
 
 #: Contents that begin so may be executed: scripts, and programs.
 _OF_PROGRAMS: Final = (b"#!", b"\x7fELF")
@@ -92,11 +91,7 @@ def move(made: Path, destination: Path) -> str:
 @contextlib.contextmanager
 def scratch_directory() -> Iterator[str]:
     """Make a folder, which is removed with the worker at the latest."""
-    above: Path | None = None
-    if is_in_task() and (here := get_worker()).local_directory:
-        above = scratch_folder(Path(here.local_directory), here.worker_id)
-        above.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
-        prefix="command-", dir=above, ignore_cleanup_errors=True
+        prefix="command-", dir=scratch_parent(), ignore_cleanup_errors=True
     ) as folder:
         yield folder

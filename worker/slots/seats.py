@@ -32,6 +32,7 @@ class SlotSeat:
         "_waited_ns",
         "is_given_up",
         "pending",
+        "scratch",
         "slot",
         "was_used",
     )
@@ -45,6 +46,8 @@ class SlotSeat:
         self.is_given_up = False
         #: The present task has used this object: `end_task` has something to do.
         self.was_used = False
+        #: The folder of the present attempt; None = it has none.
+        self.scratch: str | None = None
         #: Number of `blocked` that the thread is in.
         self._depth = 0
         self._waited_ns = 0
@@ -169,7 +172,7 @@ def secede() -> None:
     Raises:
         NotInTask: the caller is not in a task, or is in a thread that the task started.
     """
-    _seat("secede").secede()
+    task_seat("secede").secede()
 
 
 def rejoin() -> None:
@@ -178,7 +181,7 @@ def rejoin() -> None:
     Raises:
         NotInTask: the caller is not in a task, or is in a thread that the task started.
     """
-    _seat("rejoin").rejoin()
+    task_seat("rejoin").rejoin()
 
 
 def get_current_task() -> Key:
@@ -198,7 +201,12 @@ def _context(name: str) -> WorkerContext:
     raise NotInTask(f"{name}() works only in a task, on the thread that runs it")
 
 
-def _seat(name: str) -> SlotSeat:
+def task_seat(name: str) -> SlotSeat:
+    """Return the seat of the calling task; `name` is that of the function which asks.
+
+    Raises:
+        NotInTask: no task runs on this thread.
+    """
     seat = _context(name).seat
     assert seat is not None, "tasks run on threads of slots"
     return seat
