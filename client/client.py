@@ -35,6 +35,7 @@ from .insight import (
     inspecting,
     job_queues,
     jobs,
+    outputs,
     reproducing,
     task_stream,
 )
@@ -270,6 +271,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     job = jobs.job
     job_counts = jobs.job_counts
     job_result = jobs.job_result
+    job_output = outputs.job_output
     cancel_job = jobs.cancel_job
     retry_job = jobs.retry_job
     forget_job = jobs.forget_job

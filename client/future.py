@@ -27,6 +27,7 @@ from .shell.watchers import unready
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ..protocol.values.printed import CallOutput
     from .client import Client
     from .insight.attempts import AttemptEnd
     from .insight.explaining import Explanation
@@ -229,6 +230,30 @@ class Future(_Reference, Waited[Result, Mode]):
 
         self._check_usable()
         return result_of(self._engine, lambda: attempts_of(self._engine, self._state.key))
+
+    @waits
+    def output(self, timeout: Duration | None = None) -> CallOutput:
+        """Wait until the task is done; return what its last attempt has printed.
+
+        That of a call with `output="keep"`, or of a `weft.Command`, also if it has failed.
+
+        Args:
+            timeout: time to wait, in seconds or as "30s", ...; None = for ever.
+
+        Raises:
+            KeyError: nothing is kept of it; the text says why that may be.
+            TimeoutError: the task was not done in time; it continues.
+        """
+        from .insight.outputs import output_of
+
+        timeout_s = seconds_or_none(timeout, "timeout")
+
+        async def output() -> CallOutput:
+            if self._state.status == "pending":
+                await self._exception(timeout_s)
+            return await output_of(self)
+
+        return result_of(self._engine, output)
 
     @waits
     def explain(self) -> Explanation:

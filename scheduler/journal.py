@@ -36,6 +36,7 @@ from .core.journal.entries import (
     WriteJournal,
 )
 from .journal_descriptions import MADE, OPEN, described
+from .journal_outputs import output_of
 from .journal_rows import (
     RECORDERS,
     counts_of,
@@ -277,10 +278,19 @@ class Journal:
             jobs, blobs = self.store.read(lambda database: _one(database, key))
         return Answer(request=question.request, info={"jobs": jobs}, blobs=blobs)
 
+    def _answer_output(self, question: Ask) -> Message:
+        """Answer with what a job has printed, if that is recorded."""
+        key = _text_in(question, "key")
+        found: list[Any] = []
+        if self.store.is_there:
+            found = self.store.read(lambda database: output_of(database, key))
+        return Answer(request=question.request, info={"outputs": found})
+
 
 _ANSWERS: Final[dict[str, Callable[[Journal, Ask], Message]]] = {
     "jobs": Journal._answer_jobs,
     "job": Journal._answer_job,
+    "job_output": Journal._answer_output,
     "job_counts": Journal._answer_counts,
 }
 

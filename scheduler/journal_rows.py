@@ -17,6 +17,7 @@ from .core.journal.entries import (
     JobChanged,
     JobEnded,
     JobForgotten,
+    OutputRecorded,
     QueueChanged,
     RowsChanged,
     ValueKept,
@@ -24,6 +25,12 @@ from .core.journal.entries import (
 )
 from .journal_arrays import ARRAY_TABLES, change_rows, drop_oldest_rows, forget_arrays
 from .journal_descriptions import COLUMNS, MADE, OPEN
+from .journal_outputs import (
+    OUTPUT_TABLES,
+    drop_oldest_outputs,
+    forget_outputs,
+    record_outputs,
+)
 from .journal_store import Database
 from .journal_values import (
     TABLE,
@@ -76,6 +83,7 @@ _OF_FUNCTIONS: Final = "CREATE INDEX IF NOT EXISTS jobs_of_functions ON jobs (fu
 _ADDED: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
 #: A job that is submitted again is a new one, behind those that it may read.
 _REPLACE: Final = "DELETE FROM jobs WHERE key IN ({rows})"
+_UNPRINT: Final = "DELETE FROM job_outputs WHERE job IN ({rows})"
 _ADD: Final = """
 INSERT INTO jobs (key, name, function, args, args_buffers, dependencies, options, spec_hash,
                   client, user_name, state, submitted)
@@ -108,7 +116,7 @@ def steps_from(form: int) -> list[str]:
 
     Or those that bring one of an earlier form up to date, or make what one of this form may lack.
     """
-    later = ";".join((_PAUSED, _OF_FUNCTIONS, TABLE, *ARRAY_TABLES))
+    later = ";".join((_PAUSED, _OF_FUNCTIONS, TABLE, *ARRAY_TABLES, *OUTPUT_TABLES))
     steps = ";".join(_NEXT_FORM[n] for n in range(form, FORM)) if form else _TABLES
     return [*filter(str.strip, f"{steps};{later}".split(";"))]
 
@@ -219,7 +227,9 @@ def _add(database: Database, jobs: list[JobAdded]) -> None:
                 now,
             )
         )
-    _execute(database, _REPLACE, "?", [(job.key,) for job in jobs])
+    keys = [(job.key,) for job in jobs]
+    _execute(database, _REPLACE, "?", keys)
+    _execute(database, _UNPRINT, "?", keys)
     _execute(database, _ADD, _ADDED, rows)
 
 
@@ -244,6 +254,7 @@ def _forget(database: Database, forgotten: list[JobForgotten]) -> None:
     keys = [(one.key,) for one in forgotten]
     database.executemany("DELETE FROM jobs WHERE key = ?", keys)
     forget_arrays(database, [one.key for one in forgotten])
+    forget_outputs(database, [one.key for one in forgotten])
 
 
 def _change_queues(database: Database, changes: list[QueueChanged]) -> None:
@@ -260,6 +271,7 @@ RECORDERS: Final[dict[type, Callable[[Database, list[Any]], None]]] = {
     JobChanged: _change,
     JobEnded: _end,
     JobForgotten: _forget,
+    OutputRecorded: record_outputs,
     QueueChanged: _change_queues,
     RowsChanged: change_rows,
     ValueKept: keep_values,
@@ -304,6 +316,7 @@ def drop_oldest(database: Database) -> list[str]:
     dropped = [key for (key,) in oldest if key not in needed]
     database.executemany("DELETE FROM jobs WHERE key = ?", [(key,) for key in dropped])
     drop_oldest_rows(database)
+    drop_oldest_outputs(database)
     database.execute(
         "DELETE FROM functions WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE function = functions.id)"
     )

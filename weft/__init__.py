@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .protocol.plugins.base import SupervisorPlugin, WorkerPlugin
     from .protocol.plugins.environment import Environ, InstallPlugin, PipInstall
     from .protocol.plugins.uploads import UploadDirectory, UploadFile
+    from .protocol.values.printed import CallOutput, OutputFile
     from .worker.commands.command import Command
     from .worker.context import get_worker
     from .worker.gang import Gang, get_gang
@@ -71,6 +72,7 @@ __all__ = [
     "ActorFuture",
     "Awaited",
     "Blocking",
+    "CallOutput",
     "Category",
     "Client",
     "Command",
@@ -85,6 +87,7 @@ __all__ = [
     "LocalCluster",
     "Lock",
     "MultiLock",
+    "OutputFile",
     "PipInstall",
     "Queue",
     "RecurringFuture",
@@ -132,6 +135,7 @@ _HOMES = {
     "ActorFuture": "client.actors",
     "Awaited": "client.modes",
     "Blocking": "client.modes",
+    "CallOutput": "protocol.values.printed",
     "Category": "client.calls.categories",
     "Client": "client",
     "Command": "worker.commands.command",
@@ -146,6 +150,7 @@ _HOMES = {
     "LocalCluster": "deploy.local.cluster",
     "Lock": "client.coordination.locks",
     "MultiLock": "client.coordination.locks",
+    "OutputFile": "protocol.values.printed",
     "PipInstall": "protocol.plugins.environment",
     "Queue": "client.coordination.queue",
     "RecurringFuture": "client.calls.recurring",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import NotInTask
 from ..protocol.values.parts import fetch_parts_here
+from ..protocol.values.printed import keep_output_here
 from ..protocol.wire.keys import Key, key_of
 
 if TYPE_CHECKING:
@@ -263,6 +264,10 @@ def task_here() -> str:
 
 
 def set_worker(context: WorkerContext | None) -> None:
-    """Make `get_worker` on this thread return `context`, and its tasks read parts by it."""
+    """Make `get_worker` on this thread return `context`; its tasks read parts by it, and report.
+
+    What they report is the output of calls that is kept.
+    """
     fetch_parts_here(None if context is None else context.parts)
+    keep_output_here(getattr(None if context is None else context.seat, "keep_output", None))
     _local.context = context

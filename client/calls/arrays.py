@@ -10,7 +10,7 @@ from ...protocol.array_rows import ArrayRows
 from ...protocol.values.array_calls import ArrayFunction
 from ..future import Future
 from .annotations import AnnotatedOptions, conditions_of_keywords, options_of_keywords
-from .call_options import NOT_GIVEN
+from .call_options import NOT_GIVEN, printing
 from .calling import submit_call
 from .conditions import NO_CONDITIONS, check_futures, keep
 from .detaching import accepted
@@ -44,6 +44,7 @@ def submit_array(
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
     queue: Any = NOT_GIVEN,
+    output: Any = NOT_GIVEN,
 ) -> Future[None, Mode]:
     """Run `func(number)` for each number of a range, as one detached job: an array.
 
@@ -70,6 +71,7 @@ def submit_array(
         cores: the threads of its worker that each row takes, 1 by default.
         memory: the bytes of its worker's limit that each row takes.
         queue: the name of its queue: no row begins while that is paused.
+        output: where what each row prints goes; see `client.job_output`.
 
     Returns:
         A future without a value: it is done when all rows are, and has failed with `RowsFailed`
@@ -108,6 +110,8 @@ def submit_array(
             "queue": queue,
         },
     }
+    if output is not NOT_GIVEN:
+        func = printing(func, {}, output)
     ordered = numbers if numbers.step > 0 else numbers[::-1]
     return submit_parts(client, func, [(ordered, 0)], **given)
 

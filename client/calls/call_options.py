@@ -16,7 +16,7 @@ from ...protocol.wire.options import KEYWORDS
 from ...protocol.wording import nearest
 from ..dask.absent_names import ABSENT
 
-_OPTIONS: Final = ("key", "pure", "persist_to", *KEYWORDS)
+_OPTIONS: Final = ("key", "pure", "persist_to", "output", *KEYWORDS)
 #: {name that is not similar, or is known from other libraries: what it is here}
 _ELSEWHERE: Final = {
     "chunksize": "the option batch_size= of map",
@@ -114,6 +114,20 @@ def checkpointed(
 
     check_keywords(func, keywords)
     return Checkpointed(func, url)
+
+
+def printing(func: Callable[..., Any], keywords: dict[str, Any], output: Any) -> Callable[..., Any]:
+    """Return the function with a place for what it prints; see `with_output`.
+
+    A function that takes the keyword is given it instead: it is added to `keywords` then.
+    """
+    place = option_of(func, "output", output, keywords)
+    if place is None:
+        return func
+    from ...protocol.values.printed import with_output
+
+    check_keywords(func, keywords)
+    return with_output(func, place)
 
 
 def unexpected(function: str, name: str, names: Iterable[str], meant: str = "") -> TypeError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..actors import check_actor, map_actors, submit_actor
 from .annotations import conditions_of_keywords, options_of_keywords
-from .call_options import NOT_GIVEN, check_unsupported, checkpointed
+from .call_options import NOT_GIVEN, check_unsupported, checkpointed, printing
 from .calling import submit_call, submit_rows
 from .conditions import NO_CONDITIONS, check_futures, is_conditional, keep
 from .detaching import accepted
@@ -111,6 +111,7 @@ def submit(
     queue: Any = NOT_GIVEN,
     category: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
+    output: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
 @overload
@@ -143,6 +144,7 @@ def submit(
     queue: Any = NOT_GIVEN,
     category: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
+    output: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> Future[T, Mode]: ...
 def submit(
@@ -179,6 +181,7 @@ def submit(
     overlap: Any = NOT_GIVEN,
     missed: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
+    output: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> Future[Any, Any]:
     """Run `func(*args, **kwargs)` on a worker, with futures replaced by their results.
@@ -234,6 +237,9 @@ def submit(
         missed: which missed runs are made: "one", "all" or "none".
         persist_to: URL or path of a folder, as fsspec has it: the result is a file there, which
             later equal calls read instead of running. See docs/data.md.
+        output: where what it prints goes: "keep" = the last 64 KiB are kept for `Future.output`;
+            or a `weft.OutputFile`. If the function takes such a keyword, see `timeout`. See
+            docs/tasks.md.
         kwargs: its keyword arguments.
 
     Raises:
@@ -281,10 +287,12 @@ def submit(
     )
     if actor or actors:
         check_actor(actor or actors, func)
-        _check_unconditional(conditions)
+        _check_unconditional({**conditions, "output": None if output is NOT_GIVEN else output})
         return submit_actor(engine, client._encoder, func, args, kwargs, key, options)
     if persist_to is not None:
         func = checkpointed(func, kwargs, persist_to)
+    if output is not NOT_GIVEN:
+        func = printing(func, kwargs, output)
     if not is_conditional(conditions):
         return submit_call(engine, client._encoder, func, args, kwargs, key, options, pure)
     check_futures(engine, conditions)
@@ -360,6 +368,7 @@ def map(
     queue: Any = NOT_GIVEN,
     category: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
+    output: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
 @overload
@@ -393,6 +402,7 @@ def map(
     queue: Any = NOT_GIVEN,
     category: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
+    output: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
 def map(
@@ -425,6 +435,7 @@ def map(
     queue: Any = NOT_GIVEN,
     category: Any = NOT_GIVEN,
     persist_to: str | os.PathLike[str] | None = None,
+    output: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[Any, Any]]:
     """Run `func` once for each row of `zip(*iterables)`; return the futures as a list.
@@ -457,6 +468,7 @@ def map(
         queue: the name of their queue; see `submit`.
         category: a `weft.Category`, which chooses the memory of each call; see `submit`.
         persist_to: a folder for the results, which later runs read; see `submit`.
+        output: where what each call prints goes; see `submit`.
         kwargs: keyword arguments, the same for all calls; they are sent once.
 
     Example:
@@ -494,10 +506,12 @@ def map(
     rows = rows_of(iterables)
     if actor or actors:
         check_actor(actor or actors, func)
-        _check_unconditional(conditions)
+        _check_unconditional({**conditions, "output": None if output is NOT_GIVEN else output})
         return map_actors(engine, client._encoder, func, rows, kwargs, key, options)
     if persist_to is not None:
         func = checkpointed(func, kwargs, persist_to)
+    if output is not NOT_GIVEN:
+        func = printing(func, kwargs, output)
     encoder = client._encoder
     if not is_conditional(conditions):
         return submit_rows(engine, encoder, func, rows, kwargs, key, options, pure, batch_size)

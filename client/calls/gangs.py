@@ -14,7 +14,7 @@ from ...protocol.wire.payload import blob_nbytes
 from ..core.tasks import TaskRecord
 from ..future import Future
 from .annotations import AnnotatedOptions, conditions_of_keywords, options_of_keywords
-from .call_options import NOT_GIVEN, check_keywords
+from .call_options import NOT_GIVEN, check_keywords, printing
 from .calling import admit
 from .conditions import check_futures, check_not_held, keep
 from .detaching import accepted
@@ -72,6 +72,7 @@ def submit_gang(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    output: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
 @overload
@@ -98,6 +99,7 @@ def submit_gang(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    output: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[T, Mode]]: ...
 def submit_gang(
@@ -123,6 +125,7 @@ def submit_gang(
     no_worker_timeout: Any = NOT_GIVEN,
     cores: Any = NOT_GIVEN,
     memory: Any = NOT_GIVEN,
+    output: Any = NOT_GIVEN,
     **kwargs: Any,
 ) -> list[Future[Any, Any]]:
     """Run `func(*args, **kwargs)` n times at the same time, each in a place of its own.
@@ -153,6 +156,7 @@ def submit_gang(
         no_worker_timeout: all fail if the connected workers could not hold them for so long.
         cores: the threads of its worker that each takes, 1 by default.
         memory: the bytes of its worker's limit that each takes.
+        output: where what each of them prints goes.
         kwargs: its keyword arguments, the same for all.
 
     Returns:
@@ -186,6 +190,8 @@ def submit_gang(
         resources,
         conditions,
     )
+    if output is not NOT_GIVEN:
+        func = printing(func, kwargs, output)
     check_futures(engine, conditions)
     futures = _submit_all(client, engine, func, args, kwargs, n, key, options)
     return accepted(client, keep(engine, futures, conditions), conditions)

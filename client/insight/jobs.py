@@ -153,7 +153,7 @@ async def job(engine: Engine, key: Key) -> Job:
         KeyError: the journal has no job of this key.
         QuestionFailed: the scheduler has no journal, or cannot read it.
     """
-    found, _ = await _ask_job(engine, key)
+    found, _ = await ask_job(engine, key)
     return found
 
 
@@ -172,7 +172,7 @@ async def job_result(engine: Engine, key: Key, timeout: Duration | None = None) 
             the oldest.
     """
     timeout_s = seconds_or_none(timeout, "timeout")
-    found, answer = await _ask_job(engine, key)
+    found, answer = await ask_job(engine, key)
     if found.array:
         deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while found.state == "pending":  # it may have been asked to run again
@@ -183,7 +183,7 @@ async def job_result(engine: Engine, key: Key, timeout: Duration | None = None) 
         try:
             return await future_of(engine, text_of(key))._result_async(timeout_s)
         except DataLost:  # of the job itself, or it has ended since it was asked for
-            found, answer = await _ask_job(engine, key)
+            found, answer = await ask_job(engine, key)
             if not found.is_recorded:
                 raise
     result, failure = answer.blobs
@@ -203,7 +203,7 @@ async def _ended_row(engine: Engine, row: Job, deadline_s: float) -> tuple[Job, 
     if not is_done and not engine.is_closed:
         raise TimeoutError(f"{row.key} has not ended in time; it goes on")
     checked(engine, question, is_done, timeout_s)
-    return await _ask_job(engine, row.key)
+    return await ask_job(engine, row.key)
 
 
 def _unkept(row: Job) -> Exception:
@@ -226,7 +226,7 @@ async def cancel_job(engine: Engine, key: Key, reason: str = "") -> None:
     Raises:
         KeyError: the journal has no job of this key.
     """
-    found, _ = await _ask_job(engine, key)
+    found, _ = await ask_job(engine, key)
     if found.array:
         arguments = {"key": found.array, "rows": _names([found]), "reason": reason}
         await pages_of(engine, "cancel_rows", arguments, None)
@@ -247,7 +247,7 @@ async def retry_job(engine: Engine, key: Key) -> None:
         KeyError: the journal has no job of this key.
         QuestionFailed: it has not ended, or is done.
     """
-    found, _ = await _ask_job(engine, key)
+    found, _ = await ask_job(engine, key)
     if found.array:
         arguments: dict[str, Any] = {"key": found.array, "rows": _names([found])}
         await pages_of(engine, "retry_rows", arguments, None)
@@ -266,7 +266,7 @@ async def forget_job(engine: Engine, key: Key) -> None:
     await pages_of(engine, "forget_jobs", {"keys": [text_of(key)]}, None)
 
 
-async def _ask_job(engine: Engine, key: Key) -> tuple[Job, Answer]:
+async def ask_job(engine: Engine, key: Key) -> tuple[Job, Answer]:
     waiter = waiter_here()
     question = AskScheduler(waiter, "job", {"key": text_of(key)}, "", "")
     is_done = await wait(engine, waiter, question, TIMEOUT_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import time
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from ...client.client import Client
     from ...client.insight.jobs import Job
+    from ...protocol.values.printed import CallOutput
 
 EXIT_TIMEOUT: Final = 124
 #: More jobs than a journal keeps.
@@ -290,14 +292,16 @@ def _described(error: BaseException) -> str:
 def output(key: str, at: str | None, connection_file: Path | None) -> None:
     """Print what the command of a detached job has printed, and end with its exit code.
 
-    Of a job that is no command its result is printed. A job that has not ended is waited for. Of an
-    array the key of a row is given: KEY/NUMBER.
+    Of a job that was submitted with output="keep" it is what its function has printed, the last 64
+    KiB; of any other job that is no command its result is printed. A job that has not ended is
+    waited for. Of an array the key of a row is given: KEY/NUMBER.
 
     \b
     Examples:
       weft output command-0a1b2c3d-0
       weft output command-0a1b2c3d-1/17
     """
+    from ...protocol.errors import QuestionFailed
     from ...protocol.errors.commands import CommandFailed, CommandResult
 
     with connected(Chosen(connection_file, at), "weft output") as client:
@@ -317,6 +321,9 @@ def output(key: str, at: str | None, connection_file: Path | None) -> None:
             )
         results: list[Any] = []
         error = _error_of(lambda: results.append(client.job_result(key)))
+        printed: list[CallOutput] = []
+        with contextlib.suppress(KeyError, QuestionFailed):
+            printed.append(client.job_output(key))
     result = error.result if isinstance(error, CommandFailed) else next(iter(results), None)
     if isinstance(result, CommandResult):
         sys.stdout.buffer.write(result.stdout_bytes)
@@ -324,10 +331,14 @@ def output(key: str, at: str | None, connection_file: Path | None) -> None:
         sys.stderr.buffer.write(result.stderr_bytes)
         sys.stderr.flush()
         sys.exit(result.returncode if 0 <= result.returncode < EXIT_TIMEOUT else 1)
+    if printed:
+        click.echo(printed[0].stdout, nl=False)
+        click.echo(printed[0].stderr, nl=False, err=True)
     if error is not None:
         _say("output", _described(error))
         sys.exit(1)
-    click.echo(repr(result))
+    if not printed:
+        click.echo(repr(result))
 
 
 # -- weft cancel, weft retry, weft forget ----------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -68,6 +69,31 @@ def test_a_job_has_a_result_for_any_client(client, started):
         job = other.job(key)
     assert (job.key, job.name, job.state) == (key, "pow", "done")
     assert job.submitted <= job.ended
+
+
+def say(text, fails=False):
+    print(text)
+    print(f"no {text}", file=sys.stderr)
+    if fails:
+        raise ValueError(text)
+
+
+def test_output_of_a_job_is_recorded(client, started):
+    keys = [client.submit(say, "spam", fails, detached=True, output="keep").key for fails in (0, 1)]
+    array = client.submit_array(say, range(2), output="keep")
+    keys += [f"{array.key}/1", client.submit(weft.Command("echo hi"), detached=True).key]
+    for key in keys:
+        with contextlib.suppress(ValueError):
+            client.job_result(key, timeout=60)
+    with weft.Client(connection_file=file_of(started)) as other:
+        for key, text in zip(keys, ("spam", "spam", "1"), strict=False):
+            assert other.job_output(key) == weft.CallOutput(f"{text}\n", f"no {text}\n")
+        assert other.job_output(keys[3]).stdout == "hi\n"
+        other.forget_job(keys[0])
+        unkept = other.submit(say, "spam", detached=True)
+        unkept.result(60)
+        with pytest.raises(KeyError, match="nothing is kept"):
+            other.job_output(unkept.key)
 
 
 def test_a_job_has_a_failure_for_any_client(client):

@@ -13,15 +13,17 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.payload import Payload
 from weft.scheduler import journal as module
-from weft.scheduler import journal_rows
+from weft.scheduler import journal_outputs, journal_rows
 from weft.scheduler.core.journal.entries import (
     Entry,
     JobAdded,
     JobChanged,
     JobEnded,
+    JobForgotten,
     JobsRead,
     JournalRead,
     JournalWritten,
+    OutputRecorded,
     QueueChanged,
     ReadJobs,
     ValueKept,
@@ -365,3 +367,31 @@ def test_ends_that_come_with_one_that_the_database_does_not_take_are_recorded(op
     assert states == {"a": "done", "b": "pending", "c": "done"}
     opened.journal.write(WriteJournal(10, ends[1:2]), opened.reports.put)
     assert opened.reports.get() == JournalWritten(10, refused=["b"])
+
+
+def test_output_of_a_job_is_recorded_until_it_is_forgotten_or_begins_anew(opened):
+    def outputs():
+        return [opened.ask("job_output", key=key).info["outputs"] for key in ("a", "b", "b/1")]
+
+    assert not opened.write(job("a"), job("b"))
+    odd = ("out\0", "\N{SNOWMAN}", True)
+    printed = [OutputRecorded("a", "a", odd), OutputRecorded("b/1", "b", ("one", "", False))]
+    assert not opened.write(*printed, OutputRecorded("a", "a", ("again", "", False)))
+    assert outputs() == [[["again", "", False]], [], [["one", "", False]]]
+    assert not opened.write(OutputRecorded("a", "a", odd))
+    assert outputs()[0] == [list(odd)]
+    assert not opened.write(JobForgotten("b"))
+    assert outputs()[1:] == [[], []]
+    assert not opened.write(job("a"))
+    assert outputs() == [[], [], []]
+
+
+def test_the_oldest_outputs_of_jobs_are_dropped(opened, monkeypatch):
+    monkeypatch.setattr(journal_outputs, "MAX_NBYTES", 250)
+    assert not opened.write(*(job(key) for key in "abc"))
+    text = "x" * 100
+    assert not opened.write(*(OutputRecorded(key, key, (text, "", False)) for key in "abc"))
+    assert not opened.write(OutputRecorded("d", "d", ("of no job", "", False)))
+    opened.journal.store.write(journal_rows.drop_oldest)
+    kept = {key: opened.ask("job_output", key=key).info["outputs"] for key in "abcd"}
+    assert [key for key, found in kept.items() if found] == ["b", "c"]

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import NotInTask
+from ...protocol.wire.messages import AttemptsPrinted
 from ..context import WorkerContext, get_worker
 from ..core.events import ChunkDone, SlotWaits
+from ..core.features.output import OutputCame
 from .interrupting import TaskInterrupted, closed_here
 
 if TYPE_CHECKING:
     from ...protocol.host.blocking import TaskWait
+    from ...protocol.values.printed import CallOutput
     from ...protocol.wire.keys import Key
     from .executor import TaskExecutor
 
@@ -139,6 +142,17 @@ class SlotSeat:
         """Call `action` on this thread when the task has ended, before its end is reported."""
         self.was_used = True
         self._at_end[action] = None
+
+    def keep_output(self, output: CallOutput) -> None:
+        """Report what the task has printed, before its end is reported."""
+        message = AttemptsPrinted(
+            attempts=[self.attempt],
+            stdout=[output.stdout],
+            stderr=[output.stderr],
+            cut=[int(output.is_cut)],
+        )
+        with closed_here():
+            self._executor.handle(OutputCame(message))
 
     def is_cancelled(self, attempt: int) -> bool:
         """Return whether the task of this thread is to end."""

@@ -75,3 +75,13 @@ class LogRecords(Message):
     dropped: Ints
     records: Blobs  #: the attributes of each, as packed plain data; None for a notice
     worker: Text = ""  #: its name; set by the scheduler; "" = the scheduler has left them out
+
+
+@message(216, by=WORKERS, columns=("attempts", "stdout", "stderr", "cut"))
+class AttemptsPrinted(Message):
+    """Report what attempts have printed whose output is kept, just before they end."""
+
+    attempts: Ints
+    stdout: Texts  #: the last of it; see `protocol/values/printed.py`
+    stderr: Texts
+    cut: Ints  #: 1 = it has printed more

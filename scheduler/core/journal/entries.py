@@ -69,6 +69,17 @@ class JobChanged:
 
 
 @dataclass(slots=True)
+class OutputRecorded:
+    """What a job, or a row of an array, has printed, just before it ends."""
+
+    key: str
+    #: the key of the array, or its own
+    job: str
+    #: stdout, stderr, and whether there was more
+    output: tuple[str, str, bool]
+
+
+@dataclass(slots=True)
 class RowEnded:
     """The end of a row of an array, with what is kept of it."""
 
@@ -145,6 +156,7 @@ Entry: TypeAlias = (
     | JobChanged
     | JobEnded
     | JobForgotten
+    | OutputRecorded
     | QueueChanged
     | RowsChanged
     | ValueKept

@@ -398,6 +398,7 @@ FEATURE: Final = Feature(
         "retry_job": LateQuestion(on_retry_job, Level.CLIENT),
         "jobs": LateQuestion(on_ask_jobs, Level.VIEW),
         "job": LateQuestion(on_ask_jobs, Level.CLIENT),
+        "job_output": LateQuestion(on_ask_jobs, Level.CLIENT),
         "job_counts": LateQuestion(on_ask_jobs, Level.VIEW),
     },
     invariants={

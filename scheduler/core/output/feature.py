@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ..feature import Departure, Feature, StateMetric
-from . import output, wishes
+from ....protocol.wire.levels import Level
+from ..feature import Departure, Feature, Question, StateMetric
+from . import kept, output, wishes
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -19,12 +20,14 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 
 FEATURE: Final = Feature(
     name="output",
-    records=(output.OutputFlow, wishes.OutputWishes),
+    records=(output.OutputFlow, wishes.OutputWishes, kept.KeptOutputs),
     handlers={
         m.WantOutput: wishes.on_want_output,
         m.TaskOutput: output.on_task_output,
         m.LogRecords: output.on_log_records,
+        m.AttemptsPrinted: kept.on_attempts_printed,
     },
+    questions={"output": Question(kept.ask_output, Level.CLIENT)},
     metrics=(
         StateMetric(
             "lines_refused_total",
@@ -32,7 +35,11 @@ FEATURE: Final = Feature(
             read=lambda state: output.flow_of(state).n_refused,
         ),
     ),
-    invariants={**output.OUTPUT_INVARIANTS, **wishes.OUTPUT_WISH_INVARIANTS},
+    invariants={
+        **output.OUTPUT_INVARIANTS,
+        **wishes.OUTPUT_WISH_INVARIANTS,
+        "the bytes of kept output are counted": kept.miscounted,
+    },
     worker_connected=(wishes.greet_worker,),
     worker_gone=(_on_worker_gone,),
     client_away=(wishes.on_client_away, output.on_client_away),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import sys
 from dataclasses import replace
 
 import pytest
@@ -112,6 +113,20 @@ def test_a_detached_command_is_waited_for_and_printed(command):
     assert (code, out) == (1, "")
     assert "CommandFailed" in err
     assert command("output", key) == (3, "one\n", "two\n")
+
+
+@pytest.mark.slow
+def test_output_of_the_function_of_a_job_is_printed(command, folder):
+    def say(fails):
+        print("one")
+        print("two", file=sys.stderr)
+        return 1 // (not fails)
+
+    keys = [folder[1].submit(say, n, detached=True, output="keep").key for n in (0, 1)]
+    assert command("output", keys[0]) == (0, "one\n", "two\n")
+    code, out, err = command("output", keys[1])
+    assert (code, out, err[:4]) == (1, "one\n", "two\n")
+    assert "ZeroDivisionError" in err
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire.messages import (
     DROPPED_LINES,
     STDOUT,
+    AttemptsPrinted,
     LogRecords,
     TaskOutput,
     WantOutput,
@@ -38,7 +39,7 @@ MAX_COUNTED: Final = 50
 class OutputCame(WorkerEvent):
     """Tasks have printed or logged."""
 
-    message: TaskOutput | LogRecords
+    message: TaskOutput | LogRecords | AttemptsPrinted
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from .conditions_breakages import CONDITIONS_BREAKAGES
 from .gang_breakages import GANG_BREAKAGES
 from .interruption_breakages import INTERRUPTION_BREAKAGES
 from .journal_breakages import JOURNAL_BREAKAGES
+from .output_breakages import OUTPUT_BREAKAGES
 from .question_breakages import QUESTION_BREAKAGES
 from .queue_breakages import QUEUE_BREAKAGES
 from .recovery_breakages import RECOVERY_BREAKAGES
@@ -25,6 +26,7 @@ FEATURE_BREAKAGES: dict[str, Callable[[Any], object]] = {
     **GANG_BREAKAGES,
     **INTERRUPTION_BREAKAGES,
     **JOURNAL_BREAKAGES,
+    **OUTPUT_BREAKAGES,
     **QUESTION_BREAKAGES,
     **QUEUE_BREAKAGES,
     **RECOVERY_BREAKAGES,
