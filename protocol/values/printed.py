@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Final, Protocol
 
 from ..errors.commands import CommandFailed, CommandResult
+from ..host.blocking import gate_here
 from .exceptions import add_note
 from .functions import function_name
 
@@ -273,13 +274,27 @@ _printing: Final[list[None]] = []
 @contextlib.contextmanager
 def _printing_to(sink: _Sink) -> Iterator[None]:
     """Have what this thread prints in the block go to a sink."""
+    gate = gate_here()
+    if gate is None or not gate.is_open:
+        gate = None
+    else:
+        gate.close()  # else an interrupt between two steps could leave the streams in their places
     _enter()
     token = _sink.set(sink)
     try:
+        if gate is not None:
+            gate.open()
         yield
     finally:
-        _sink.reset(token)
-        _leave()
+        was_open = gate is not None and gate.is_open
+        try:
+            if gate is not None:
+                gate.close()  # which may raise what interrupts it
+        finally:
+            _sink.reset(token)
+            _leave()
+        if gate is not None and was_open:
+            gate.open()
 
 
 def _enter() -> None:
