@@ -29,6 +29,7 @@ from .display import describing
 from .display.output import TaskOutputs
 from .executor import Executor
 from .insight import (
+    blocking,
     cluster_info,
     dumping,
     explaining,
@@ -292,6 +293,9 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     run = running.run
     run_on_scheduler = running.run_on_scheduler
     retry = retrying.retry
+    block_workers = blocking.block_workers
+    unblock_workers = blocking.unblock_workers
+    blocked_workers = blocking.blocked_workers
     restart_workers = restarting.restart_workers
     restart = restarting.restart
     register_plugin = registering.register_plugin

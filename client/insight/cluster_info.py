@@ -121,7 +121,8 @@ def _status_of(worker: dict[str, Any]) -> str:
         return "away"  # its connection has ended, and it may come back
     if worker["is_leaving"]:
         return "closing_gracefully"
-    return "paused" if worker.get("is_paused") else "running"
+    is_closed = worker.get("is_paused") or worker.get("is_blocked")
+    return "paused" if is_closed else "running"
 
 
 async def describe_clients(engine: Engine) -> list[str]:

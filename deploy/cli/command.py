@@ -15,6 +15,7 @@ import click
 
 from ...protocol.errors import WeftError
 from . import (  # noqa: F401 - each adds its command to the group
+    blocking,
     completion,
     config,
     connect,

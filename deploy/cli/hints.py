@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "Run a cluster": ("scheduler", "worker", "ssh"),
     "Run programs on it": ("submit", "queue", "wait", "output", "cancel", "retry", "forget"),
     "Look at it": ("status", "top", "info", "explain", "timeline", "logs", "doctor", "selftest"),
-    "Change it": ("scale", "retire", "pause", "resume", "stop", "journal"),
+    "Change it": ("scale", "retire", "block", "unblock", "pause", "resume", "stop", "journal"),
     "Access and settings": ("token", "config", "completion"),
     "Kubernetes": ("connect", "secret"),
 }

@@ -36,7 +36,13 @@ MAX_CLIENTS: Final = 20
 _HIGH: Final = 0.8
 _FULL: Final = 0.95
 #: Emphasis of the states of workers.
-_STATES: Final = {"away": "bad", "paused": "bad", "leaving": "soft", "idle": "soft"}
+_STATES: Final = {
+    "away": "bad",
+    "paused": "bad",
+    "blocked": "bad",
+    "leaving": "soft",
+    "idle": "soft",
+}
 _LEVELS: Final = {"ok": "OK", "warning": "Warning", "error": "Error"}
 
 
@@ -317,7 +323,7 @@ ORDERS: Final[dict[str, WorkerOrder]] = {
 
 def _of_interest(worker: Info) -> tuple[Any, ...]:
     """Sort those that are away, leaving or paused first, then by memory in use, then the busy."""
-    is_odd = worker_state(worker) in ("away", "leaving", "paused")
+    is_odd = worker_state(worker) in ("away", "leaving", "paused", "blocked")
     share = memory_share(worker)
     return (not is_odd, -round(share, 1), -min(worker["n_processing"], 1), str(worker["name"]))
 

@@ -92,6 +92,8 @@ def worker_state(worker: Mapping[str, Any]) -> str:
         return "leaving"
     if worker.get("is_paused"):
         return "paused"
+    if worker.get("is_blocked"):
+        return "blocked"
     return "busy" if worker["n_processing"] else "idle"
 
 

@@ -52,6 +52,7 @@ _STATE_STYLES: Final = {
     "idle": "dim",
     "leaving": "yellow",
     "paused": "bold red",
+    "blocked": "bold red",
     "away": "bold red",
 }
 _BAR_WIDTH: Final = 10

@@ -30,6 +30,7 @@ from typing import Final
 from ...protocol.metrics import Metric
 from .actors import feature as actors
 from .arrays import feature as arrays
+from .blocking import feature as blocking
 from .categories import feature as categories
 from .conditions import feature as conditions
 from .conditions import no_worker_limit
@@ -100,6 +101,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     data.PART_INDEXES,
     leaving.RETIRING,
     idle_shutdown.FEATURE,
+    blocking.FEATURE,
     insight.FEATURE,
     output.FEATURE,
     task_stream.FEATURE,

@@ -332,6 +332,7 @@ def test_order_that_makes_no_sense_retires_nobody(
     assert cluster.metrics()["workers"] == {
         "running": 2,
         "paused": 0,
+        "blocked": 0,
         "leaving": 0,
         "away": 0,
     }

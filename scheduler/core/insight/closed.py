@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.wording import sized
+from ..blocking.feature import block_of
 from ..leaving.describing import describe
 from ..memory.usage import managed_nbytes, spilled_nbytes, used_nbytes
-from ..records.peers import AWAY, FULL, KEPT, LEAVING, PAUSED, WorkerHandle
+from ..records.peers import AWAY, BARRED, FULL, KEPT, LEAVING, PAUSED, WorkerHandle
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -26,6 +27,9 @@ def why_not(state: SchedulerState, ws: WorkerHandle) -> str:
         return "it sets up plugins"
     if closed & PAUSED:
         return f"paused: {memory_text(ws)}{_advice(ws)}"
+    if closed & BARRED:
+        block = block_of(state, ws)
+        return "" if block is None else block.describe()
     if closed & KEPT:
         return "it is kept for tasks of a gang, which begin together"
     if closed & FULL:

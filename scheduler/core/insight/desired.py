@@ -29,13 +29,15 @@ from ..conditions.no_worker_limit import note_adapting
 from ..feature import Feature, Question
 from ..gangs.seating import n_lacking
 from ..job_queues.feature import is_paused, paused_queues_of
-from ..records.peers import PAUSED, WorkerHandle
+from ..records.peers import BARRED, PAUSED, WorkerHandle
 from ..records.prefixes import UNKNOWN_DURATION_NS, Prefix
 from ..records.tasks import SchedulerTask, TaskClass
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
 
+#: Workers that are closed so stay, and others are wanted in their place.
+_GET_NONE: Final = (PAUSED, BARRED, PAUSED | BARRED)
 #: Seconds in which the work that is there should be done.
 TARGET_S: Final = 5.0
 #: A longer target is refused: it would hide all work.
@@ -191,7 +193,7 @@ def _look_at_workers(
     long_since = state.now - UNKNOWN_DURATION_NS / 1e9
     for ws in state.workers.values():
         nbytes += ws.nbytes
-        n_closed += ws.closed == PAUSED
+        n_closed += ws.closed in _GET_NONE
         processing = ws.processing
         if not processing:
             continue

@@ -17,6 +17,7 @@ from ....protocol.wire.question_arguments import Info
 from ....protocol.wording import counted, listed, sized
 from ..actors.waits import waits_at
 from ..arrays.running import why_array
+from ..blocking.feature import is_barred
 from ..categories.allotting import why_unallotted
 from ..conditions.feature import why_deferred
 from ..coordination import cycles
@@ -307,7 +308,7 @@ def _why_processing(state: SchedulerState, task: SchedulerTask) -> TaskReason:
         where = f"it has begun on worker {ws.name}, and waits"
         return _why_blocked(state, wait, objects_of(state).waits.get(task.attempt), where)
     threads = counted(ws.nthreads, "thread")
-    details = [f"worker {ws.name}: {why_not(state, ws)}"] if ws.is_paused else []
+    details = [f"worker {ws.name}: {why_not(state, ws)}"] if ws.is_paused or is_barred(ws) else []
     scarce = [one for one in task.group.task_class.resources if ws.free_resources[one[0]] < 0.0]
     if scarce:
         names = " and ".join(name for name, _ in scarce)

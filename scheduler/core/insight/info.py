@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....protocol.wire.message import MAX_NUMBER
 from ....protocol.wording import counted
+from ..blocking.feature import is_barred
 from ..leaving.describing import facts_of
 from ..memory.usage import spilled_nbytes
 from ..records.tasks import NO_WORKER, PROCESSING, QUEUED, WAITING
@@ -90,6 +91,7 @@ def describe_worker(state: SchedulerState, ws: WorkerHandle) -> dict[str, Any]:
         "is_leaving": ws.is_leaving,
         "leaving": facts_of(state, ws),
         "is_paused": ws.is_paused,
+        "is_blocked": is_barred(ws),
         "why_not": why_not(state, ws),
         "is_away": ws.is_away,
         "n_processing": len(ws.processing),

@@ -19,12 +19,13 @@ from ....protocol.metrics import Metric
 from ....protocol.reported import OF_SUPERVISORS, OF_WORKERS
 from ....protocol.wire import messages as m
 from ....protocol.wire.message import MAX_NUMBER
+from ..blocking.feature import is_barred
 from ..feature import Feature, StateMetric
 from ..job_queues.feature import is_held_by_queue, paused_queues_of
 from ..memory.records import memory_of
 from ..plugins.plugins import is_preparing, n_preparing
 from ..records.counters import COUNTED, totals
-from ..records.peers import AWAY, LEAVING
+from ..records.peers import AWAY, LEAVING, PAUSED
 from ..upkeep.running_limits import is_held, running_limits_of
 from .cluster_totals import totals_of
 from .desired import Desired, desired_workers
@@ -56,14 +57,17 @@ def _by_prefix(name: str, text: str, field: str, per_unit: int = 1) -> StateMetr
 
 
 def count_workers(state: SchedulerState) -> dict[str, int]:
-    """Count the workers by state; those that are paused, leave or are away get no tasks."""
+    """Count the workers by state; only those that run get tasks."""
     n, n_leaving, n_away = len(state.workers), 0, -n_preparing(state)
     n_paused = sum(not ws.closed & (AWAY | LEAVING) for ws in memory_of(state).paused)
+    n_blocked = 0
     for ws in state.workers.values():
+        n_blocked += is_barred(ws) and not ws.closed & (AWAY | LEAVING | PAUSED)
         n_away += ws.is_away
         n_leaving += ws.is_leaving and (not ws.is_away or is_preparing(state, ws))
-    n_running = n - n_paused - n_leaving - n_away
-    return {"running": n_running, "paused": n_paused, "leaving": n_leaving, "away": n_away}
+    n_running = n - n_paused - n_blocked - n_leaving - n_away
+    counts = {"running": n_running, "paused": n_paused, "blocked": n_blocked}
+    return {**counts, "leaving": n_leaving, "away": n_away}
 
 
 def count_unrunnable(state: SchedulerState) -> dict[str, int]:
@@ -164,7 +168,8 @@ SHOWN: Final = (
     StateMetric(
         "workers",
         "Workers by state: they get no tasks while their processes use too much memory (paused), "
-        "they leave in order, or their connection is broken and they are expected back.",
+        "users have blocked them, they leave in order, or their connection is broken and they are "
+        "expected back.",
         ("state",),
         read=count_workers,
     ),

@@ -43,14 +43,14 @@ ROUNDED: Final = 1e-9
 #: Why a worker takes no tasks; see `moves/taking.py`. It is *full*: it gets only what adds nothing
 #: to its memory. It is *paused*: by its own report its process uses too much memory. It is *away*:
 #: its connection has ended, its inventory has not, or it prepares. It is *leaving*. It is *kept*
-#: for tasks that begin together.
+#: for tasks that begin together, or *barred* by users. All but full ones get nothing at all.
 FULL: Final = 1
 PAUSED: Final = 2
 AWAY: Final = 4
 LEAVING: Final = 8
 KEPT: Final = 16
-#: These get nothing whatever it is.
-TAKES_NOTHING: Final = PAUSED | AWAY | LEAVING | KEPT
+BARRED: Final = 32
+TAKES_NOTHING: Final = PAUSED | AWAY | LEAVING | KEPT | BARRED
 
 
 class _Reason:

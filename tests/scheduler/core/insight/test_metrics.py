@@ -281,6 +281,7 @@ def test_workers_are_counted_by_state():
     assert count_workers(board.state) == {
         "running": 1,
         "paused": 0,
+        "blocked": 0,
         "leaving": 1,
         "away": 1,
     }

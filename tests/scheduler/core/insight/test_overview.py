@@ -37,7 +37,7 @@ def test_an_empty_cluster_has_the_whole_shape(board):
     assert isinstance(answer, m.Answer)
     assert answer.next_page == ""
     info = answer.info
-    assert info["n_workers"] == {"running": 0, "paused": 0, "leaving": 0, "away": 0}
+    assert info["n_workers"] == {"running": 0, "paused": 0, "blocked": 0, "leaving": 0, "away": 0}
     assert info["memory"] == {"managed": 0, "resident": 0, "limit": 0}
     assert set(info["tasks"]) == {
         "released", "waiting", "queued", "no_worker", "processing", "memory", "erred"
@@ -163,7 +163,7 @@ def test_workers_are_added_up_by_what_they_do():
     board.send(leaving, m.WorkerLeaving(reason="enough"))
     board.close(away)
     info = overview(board.state)
-    assert info["n_workers"] == {"running": 1, "paused": 0, "leaving": 1, "away": 1}
+    assert info["n_workers"] == {"running": 1, "paused": 0, "blocked": 0, "leaving": 1, "away": 1}
     assert (info["threads"], info["memory"]["limit"]) == (7, 3000)
     assert info["threads_busy"] == 1
     assert codes(board) == ["workers-away"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .array_breakages import ARRAY_BREAKAGES
+from .blocking_breakages import BLOCKING_BREAKAGES
 from .category_breakages import CATEGORY_BREAKAGES
 from .conditions_breakages import CONDITIONS_BREAKAGES
 from .gang_breakages import GANG_BREAKAGES
@@ -28,6 +29,7 @@ FEATURE_BREAKAGES: dict[str, Callable[[Any], object]] = {
     **JOURNAL_BREAKAGES,
     **OUTPUT_BREAKAGES,
     **QUESTION_BREAKAGES,
+    **BLOCKING_BREAKAGES,
     **QUEUE_BREAKAGES,
     **RECOVERY_BREAKAGES,
     **RECURRING_BREAKAGES,

@@ -1,0 +1,63 @@
+"""Commands for workers that get no tasks: `weft block` and `weft unblock`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ...protocol.wording import counted
+from .completing import complete_workers
+from .group import Chosen, connection_file_option, scheduler_option, weft
+from .jobs import connected
+from .options import Time
+
+
+@weft.command(short_help="Give workers no tasks; what they run goes on.")
+@click.argument(
+    "workers", nargs=-1, required=True, metavar="WORKER...", shell_complete=complete_workers
+)
+@click.option(
+    "--for",
+    "duration",
+    type=Time(min=0),
+    metavar="TIME",
+    help="Until this time has passed; without it, until 'weft unblock'.",
+)
+@click.option("--reason", default="", metavar="TEXT", help="Shown by 'weft info' and 'explain'.")
+@scheduler_option
+@connection_file_option
+def block(
+    workers: tuple[str, ...],
+    duration: float | None,
+    reason: str,
+    at: str | None,
+    connection_file: Path | None,
+) -> None:
+    """Give workers no tasks from now on; what they run goes on, and their results can be read.
+
+    Each WORKER is a name, an address, or a host with all its workers, also those that join later.
+    A scheduler that is started again knows of no block. It takes a token of role client.
+
+    \b
+    Examples:
+      weft block node7 --for 10m --reason "its disk is full"
+    """
+    with connected(Chosen(connection_file, at), "weft block") as client:
+        n = client.block_workers(list(workers), duration, reason=reason)
+    click.echo(f"{counted(n, 'connected worker')} {'is' if n == 1 else 'are'} blocked")
+
+
+@weft.command(short_help="Give blocked workers tasks again.")
+@click.argument("workers", nargs=-1, required=True, metavar="WORKER...")
+@scheduler_option
+@connection_file_option
+def unblock(workers: tuple[str, ...], at: str | None, connection_file: Path | None) -> None:
+    """Give workers tasks again, named as they were blocked.
+
+    \b
+    Examples:
+      weft unblock node7
+    """
+    with connected(Chosen(connection_file, at), "weft unblock") as client:
+        client.unblock_workers(list(workers))
