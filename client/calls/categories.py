@@ -9,7 +9,7 @@ from ...protocol.amounts import MEMORY, is_amount
 from ...protocol.errors import ConfigError, InvalidAmount
 from ...protocol.settings.kinds import parse_bytes
 from ...protocol.wire.columns import MAX_SIZE, MAX_TAG_CHARS
-from ...protocol.wire.options import MAX_THROUGHPUT, MODES
+from ...protocol.wire.options import MAX_MULTIPLE, MAX_THROUGHPUT, MODES
 from ...protocol.wording import nearest
 
 
@@ -31,15 +31,21 @@ class Category:
             a given time and memory; "min waste" leaves least memory unused; "max" is the most that
             was seen; "fixed" is the largest allocation, and nothing is learned.
         max_memory: the largest allocation, bytes or "4GB"; None = all memory of a worker.
+        idempotent: calls may be run again at any time, also while the first run still ends.
+        abort_stragglers: a call that takes longer than so many times the mean of at least 10 that
+            have ended is interrupted, and begun on another worker with a free thread; it takes no
+            retry. The next time its limit is doubled. None = never; else `idempotent` is needed.
 
     Raises:
         InvalidAmount: the maximum is no size.
-        ValueError: the name or the mode is wrong.
+        ValueError: the name, the mode or the multiple is wrong.
     """
 
     name: str
     mode: str = MAX_THROUGHPUT
     max_memory: int | float | str | None = None
+    idempotent: bool = False
+    abort_stragglers: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 0 < len(self.name) <= MAX_TAG_CHARS:
@@ -51,7 +57,20 @@ class Category:
             close = nearest(str(self.mode), MODES, 0.5)
             hint = f"; did you mean {close!r}?" if close else ""
             raise ValueError(f"mode= is one of {', '.join(MODES)}, not {self.mode!r:.80}{hint}")
+        self._check_stragglers()
         self.max_nbytes  # noqa: B018 - a wrong size is refused here
+
+    def _check_stragglers(self) -> None:
+        multiple: Any = self.abort_stragglers
+        if multiple is None:
+            return
+        if not is_amount(multiple) or not 1 <= multiple <= MAX_MULTIPLE:
+            text = f"abort_stragglers= is a number of 1 to {MAX_MULTIPLE:g}, not {multiple!r:.80}"
+            raise ValueError(text)
+        if self.idempotent is not True:
+            raise ValueError(
+                "abort_stragglers= runs calls a second time: say by idempotent=True that they may"
+            )
 
     @property
     def max_nbytes(self) -> int:
@@ -76,7 +95,13 @@ def read_category(value: Any) -> dict[str, Any]:
         raise TypeError(
             f'category= is a weft.Category, as category=weft.Category("fits"), not {value!r:.80}'
         )
-    facts = {"name": value.name, "mode": value.mode, "max_nbytes": value.max_nbytes}
+    facts: dict[str, Any] = {
+        "name": value.name,
+        "mode": value.mode,
+        "max_nbytes": value.max_nbytes,
+    }
+    if value.abort_stragglers is not None:
+        facts["straggler_multiple"] = float(value.abort_stragglers)
     return {"category": facts}
 
 

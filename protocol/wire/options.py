@@ -57,6 +57,8 @@ DONE, FAILED, CANCELLED, LOST, ENDED = ENDS = ("done", "failed", "cancelled", "l
 OVERLAPS: Final = ("skip", "queue", "replace")
 #: Which runs are made of those whose time came while no scheduler was there.
 MISSED: Final = ("one", "all", "none")
+#: A call is a straggler after at most so many times the mean of its category.
+MAX_MULTIPLE: Final = 1e6
 #: How the first allocation of a task is chosen from what others of its category have used; as Work
 #: Queue and TaskVine name them.
 FIXED, MAX_SEEN, MIN_WASTE, MAX_THROUGHPUT = MODES = ("fixed", "max", "min waste", "max throughput")
@@ -154,8 +156,12 @@ def _check_gang(value: Any, buffers: list[Any]) -> list[str]:
 
 def _check_category(value: Any, buffers: list[Any]) -> dict[str, Any]:
     """Check the name of a category, its mode, and the most that one of its tasks may use."""
-    if type(value) is not dict or value.keys() != {"name", "mode", "max_nbytes"}:
+    names = {"name", "mode", "max_nbytes"}
+    if type(value) is not dict or value.keys() - {"straggler_multiple"} != names:
         raise TypeError("a map of name, mode and max_nbytes is expected")
+    multiple = value.get("straggler_multiple", 1.0)
+    if type(multiple) is not float or not 1.0 <= multiple <= MAX_MULTIPLE:
+        raise ValueError(f"straggler_multiple is 1 to {MAX_MULTIPLE:g}")
     if not 0 < len(CHECKS["Text"](value["name"], buffers)) <= MAX_TAG_CHARS:
         raise ValueError(f"a name of 1 to {MAX_TAG_CHARS} characters is expected")
     if value["mode"] not in MODES:

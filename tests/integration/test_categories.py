@@ -67,3 +67,29 @@ def test_functions_in_the_process_of_a_program_are_not_measured():
     with weft.Client(processes=False, n_workers=2, threads_per_worker=1) as client:
         small = weft.Category("small", max_memory="1MB")
         assert client.submit(_fill, 30, category=small).result(timeout=60) == 30
+
+
+def _wait_the_first_time(path: str) -> int:
+    import threading
+    from pathlib import Path
+
+    marker = Path(path)
+    while marker.name == "late" and not marker.exists():
+        marker.touch()
+        while not weft.get_worker().is_cancelled:
+            threading.Event().wait(0.01)  # workload
+    threading.Event().wait(0.05)  # workload
+    return 1
+
+
+def test_a_straggler_ends_on_another_worker(tmp_path):
+    quick = weft.Category("quick", idempotent=True, abort_stragglers=3.0)
+    with weft.Client(n_workers=2, threads_per_worker=1) as client:
+        names = [str(tmp_path / f"quick-{i}") for i in range(12)]
+        assert sum(client.gather(client.map(_wait_the_first_time, names, category=quick))) == 12
+        late = client.submit(_wait_the_first_time, str(tmp_path / "late"), category=quick)
+        assert late.result(timeout=60) == 1
+        first, last = late.attempts()
+        assert re.match(r"took .* s, others of its category .* s in the mean", first.end)
+        assert last.end == "finished"
+        assert first.worker != last.worker

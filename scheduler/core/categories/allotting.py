@@ -28,6 +28,7 @@ from ..records.tasks import (
     TaskClass,
 )
 from ..requests.submission import class_of
+from . import stragglers
 from .records import (
     Categories,
     CategoryRecord,
@@ -50,10 +51,12 @@ LOOK_S: Final = 0.002
 def on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
     """Take over what a submission says of its category."""
     options = task.group.options
-    if options.category and make_category(state, options.category["name"]).declare(
-        options.category
-    ):
-        review(state, make_category(state, options.category["name"]))
+    if not options.category:
+        return
+    category = make_category(state, options.category["name"])
+    stragglers.declare(state, category, options.category)
+    if category.declare(options.category):
+        review(state, category)
         # Autoscalers go by what tasks ask for that no worker can run.
         categories_of(state).must_sweep |= not state.staying
 

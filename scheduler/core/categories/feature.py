@@ -33,7 +33,7 @@ from .allotting import (
     settle,
     workers_changed,
 )
-from .records import Categories, categories_of, category_of
+from .records import Categories, Stragglers, categories_of, category_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -48,7 +48,10 @@ def on_measured(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsMeas
         category = None if task is None else category_of(state, task.group.options)
         if category is None:
             state.counters.reports_stale += 1
-        elif kind != m.SHARED and peak_nbytes and category.sizing.note(peak_nbytes, wall_us / 1e6):
+            continue
+        category.times.n_ended += 1
+        category.times.sum_s += wall_us / 1e6
+        if kind != m.SHARED and peak_nbytes and category.sizing.note(peak_nbytes, wall_us / 1e6):
             review(state, category)
 
 
@@ -109,7 +112,7 @@ def _unlisted(state: SchedulerState) -> list[SchedulerTask]:
 
 FEATURE: Final = Feature(
     name="categories",
-    records=(Categories,),
+    records=(Categories, Stragglers),
     handlers={m.AttemptsMeasured: on_measured, m.AttemptsExceeded: on_exceeded},
     submitted_with={"category": on_submitted},
     deferred_ready=(on_ready,),
@@ -127,8 +130,23 @@ FEATURE: Final = Feature(
                 c.name: c.n_repeated for c in categories_of(state).by_name.values() if c.n_repeated
             },
         ),
+        StateMetric(
+            "category_stragglers_total",
+            "Attempts that took much longer than others, and were begun elsewhere, by category.",
+            ("category",),
+            read=lambda state: {
+                c.name: c.times.n_aborted
+                for c in categories_of(state).by_name.values()
+                if c.times.n_aborted
+            },
+        ),
     ),
     invariants={
+        "the next look for stragglers is to come": lambda s: [
+            look
+            for look in [s.record(Stragglers).next_look]
+            if look is not None and not look.is_pending
+        ],
         "a category lists its tasks that wait for memory": _unlisted,
         "categories with waiting tasks are known": lambda s: differences(
             categories_of(s).waiting,

@@ -10,6 +10,7 @@ from ..records.tasks import FORGOTTEN, QUEUED, SchedulerTask
 from .sizing import LearnedPeaks
 
 if TYPE_CHECKING:
+    from ..records.deadlines import Deadline
     from ..state import SchedulerState
 
 #: Categories that are remembered; of more, those without waiting tasks are forgotten, oldest first.
@@ -20,6 +21,48 @@ FEW: Final = 64
 
 #: What tells apart which workers may run a task: their names, whether others may, and amounts.
 Shape: TypeAlias = tuple[tuple[str, ...], bool, tuple[tuple[str, float], ...]]
+
+
+class LearnedTimes:
+    """How long calls of a category take, and when one is a straggler."""
+
+    __slots__ = ("multiple", "n_aborted", "n_ended", "sum_s")
+
+    def __init__(self) -> None:
+        #: a call is a straggler that takes so many times the mean; 0.0 = none is
+        self.multiple = 0.0
+        #: attempts that were ended as stragglers, so far
+        self.n_aborted = 0
+        #: calls that have ended well, and the sum of their seconds
+        self.n_ended = 0
+        self.sum_s = 0.0
+
+    @property
+    def mean_s(self) -> float:
+        """The mean time of those that have ended, seconds."""
+        return self.sum_s / max(self.n_ended, 1)
+
+    def limit_s(self, least_ended: int) -> float:
+        """Return the time after which a call is a straggler; 0.0 = not known yet."""
+        return self.multiple * self.mean_s if self.n_ended >= least_ended else 0.0
+
+
+class Stragglers:
+    """Attempts that may be stragglers, as of the last look at workers."""
+
+    __slots__ = ("begun", "n_aborted", "next_look")
+
+    def __init__(self) -> None:
+        #: {attempt: since when it runs at the latest, in waking time}
+        self.begun: dict[int, float] = {}
+        #: {task: how many of its attempts were ended as stragglers}; until it has ended
+        self.n_aborted: dict[SchedulerTask, int] = {}
+        self.next_look: Deadline | None = None
+
+    def forget(self) -> None:
+        """Forget all attempts."""
+        self.begun.clear()
+        self.n_aborted.clear()
 
 
 class CategoryRecord:
@@ -36,6 +79,7 @@ class CategoryRecord:
         "repeated",
         "sizing",
         "sweep_at",
+        "times",
         "waiting",
     )
 
@@ -46,6 +90,7 @@ class CategoryRecord:
         #: the most that a task may use; 0 = what its worker has
         self.max_nbytes = 0
         self.sizing = LearnedPeaks()
+        self.times = LearnedTimes()
         #: {largest allocation: the first allocation}, of the present mode and peaks
         self.chosen: dict[int, int] = {}
         #: a heap of (priority, number, task): those that could run, also some that cannot any more

@@ -45,3 +45,20 @@ def test_a_name_alone_is_refused():
 def test_memory_is_given_only_once():
     with pytest.raises(ValueError, match="say the same thing"):
         make_options({"category": Category("fits"), "memory": "1GB"})
+
+
+def test_a_multiple_is_sent_with_an_idempotent_category():
+    category = Category("fits", idempotent=True, abort_stragglers=3)
+    facts = make_options({"category": category}).category
+    assert facts["straggler_multiple"] == 3.0
+
+
+def test_a_multiple_needs_calls_that_may_run_again():
+    with pytest.raises(ValueError, match="idempotent=True"):
+        Category("fits", abort_stragglers=3.0)
+
+
+@pytest.mark.parametrize("multiple", [0.5, -1, True, float("nan"), float("inf"), "3", 1e7])
+def test_a_wrong_multiple_is_refused(multiple):
+    with pytest.raises(ValueError, match="abort_stragglers="):
+        Category("fits", idempotent=True, abort_stragglers=multiple)

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.scheduler.core.categories.allotting import hold
-from weft.scheduler.core.categories.records import CategoryRecord, categories_of, make_category
+from weft.scheduler.core.categories.records import (
+    CategoryRecord,
+    Stragglers,
+    categories_of,
+    make_category,
+)
 from weft.scheduler.core.moves.transitions import move
 from weft.scheduler.core.records.tasks import WAITING
 
@@ -38,8 +43,16 @@ def held(b: Any) -> None:
     task.group.task_class.key = (*options.held_in, ())
 
 
+def look_in_the_past(b: Any) -> None:
+    """Let the next look for stragglers be one that was called off."""
+    stragglers = b.state.record(Stragglers)
+    stragglers.next_look = b.state.call_after(1.0, print)
+    b.state.deadlines.cancel(stragglers.next_look)
+
+
 #: {invariant: what breaks it}, of a `Broken` board
 CATEGORY_BREAKAGES: dict[str, Callable[[Any], object]] = {
+    "the next look for stragglers is to come": look_in_the_past,
     "a category lists its tasks that wait for memory": unlisted,
     "categories with waiting tasks are known": waiting,
     "categories are busy while one is to be looked at": lambda b: categories_of(

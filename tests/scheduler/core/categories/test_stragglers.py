@@ -1,0 +1,163 @@
+"""Calls that take much longer than others of their category are begun on another worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from weft.protocol.wire import messages as m
+from weft.scheduler.core.categories.records import Stragglers, categories_of
+from weft.scheduler.core.categories.stragglers import LEAST_ENDED
+
+from ...builders import Board, assigned, dropped, graph, sent_keys
+from .builders import measured, worker
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    board = Board()
+    yield board
+    board.drop_rest()
+
+
+def shared(*lines: str, multiple: float = 3.0, **options: object) -> m.SubmitTasks:
+    """Make a submission of calls of 1 s, which are stragglers after `multiple` seconds."""
+    category = {"name": "fits", "mode": "fixed", "max_nbytes": 0}
+    if multiple:
+        category["straggler_multiple"] = multiple
+    return graph(*lines, category=category, **options)
+
+
+def learn(
+    board: Board, client: int, peer: int, n: int = LEAST_ENDED, multiple: float = 3.0
+) -> None:
+    """Let some calls of 1 s end."""
+    for i in range(n):
+        board.send(client, shared(f"first-{i}", multiple=multiple))
+        measured(board, peer, f"first-{i}", mb=1)
+
+
+def test_a_straggler_is_ended_and_begun_on_another_worker(board):
+    client, a = board.client(), board.worker("a")
+    learn(board, client, a)
+    board.send(client, shared("x"))
+    attempt = board.attempt("x")
+    b = board.worker("b")
+    board.tick(3.4)
+    assert board.where("x") == a
+    out = board.tick(1.0)
+    assert dropped(out, a) == [attempt]
+    assert out.of(a, m.InterruptAttempts)[0].attempts == [attempt]
+    (message,) = out.of(b, m.AssignTasks)
+    assert message.keys == ["x"]
+    assert message.n_raised == []  # it counts as no failure
+    out = board.finish(b, "x")
+    assert sent_keys(out, client, m.ResultsReady) == ["x"]
+    assert categories_of(board.state).by_name["fits"].times.n_aborted == 1
+
+
+def test_the_next_limit_is_twice_as_high(board):
+    client, a = board.client(), board.worker("a")
+    learn(board, client, a)
+    board.send(client, shared("x"))
+    first = board.attempt("x")
+    b = board.worker("b")
+    board.tick(4.5)
+    assert board.where("x") == b
+    board.send(a, m.AttemptsEnded(attempts=[first], ends=[m.INTERRUPTED]))
+    board.tick(5.5)
+    assert board.where("x") == b
+    board.tick(2.0)
+    assert board.where("x") == a
+    board.finish(a, "x")
+    board.tick(1.0)
+    assert not board.state.record(Stragglers).n_aborted
+
+
+def test_nothing_is_ended_while_no_other_worker_has_a_thread(board):
+    client, a = board.client(), board.worker("a", nthreads=2)
+    learn(board, client, a)
+    board.send(client, shared("x"))
+    b = board.worker("b")
+    board.send(client, graph("long", workers=["b"]))
+    assert board.where("long") == b
+    out = board.tick(12.0)
+    assert board.where("x") == a
+    assert not out.of(a, m.InterruptAttempts)
+    board.finish(b, "long")
+    board.tick(1.0)
+    assert board.where("x") == b
+
+
+@pytest.mark.parametrize(("n", "multiple"), [(LEAST_ENDED - 1, 3.0), (LEAST_ENDED, 0.0)])
+def test_nothing_is_ended_before_enough_calls_have_ended_or_without_a_multiple(board, n, multiple):
+    client, a = board.client(), board.worker("a")
+    learn(board, client, a, n, multiple)
+    board.send(client, shared("x", multiple=multiple))
+    board.worker("b")
+    board.tick(12.0)
+    assert board.where("x") == a
+
+
+def test_time_in_the_queue_of_a_worker_does_not_count(board):
+    client, a = board.client(), board.worker("a")
+    learn(board, client, a)
+    board.send(client, graph("dropped"))
+    attempt = board.attempt("dropped")
+    board.send(client, m.ReleaseKeys(keys=["dropped"]))  # it has its thread until it ends
+    board.send(client, shared("x", workers=["a", "b"]))
+    assert board.where("x") == a
+    board.worker("b")
+    board.tick(12.0)
+    assert board.where("x") == a
+    board.send(a, m.AttemptsEnded(attempts=[attempt], ends=[m.RETURNED]))
+    board.tick(2.0)
+    assert board.where("x") == a
+    board.tick(2.5)
+    assert board.where("x") != a
+
+
+def test_a_call_that_waits_for_others_is_no_straggler(board):
+    client, a = board.client(), board.worker("a")
+    learn(board, client, a)
+    board.send(client, shared("x"))
+    board.worker("b")
+    board.send(a, m.AttemptsBlocked(attempts=[board.attempt("x")]))
+    board.tick(12.0)
+    assert board.where("x") == a
+
+
+def test_only_workers_that_may_run_it_are_others(board):
+    client, a = board.client(), board.worker("a")
+    learn(board, client, a)
+    board.send(client, shared("x", workers=["a"]))
+    board.worker("b")
+    board.tick(12.0)
+    assert board.where("x") == a
+
+
+def test_memory_of_the_other_worker_is_taken(board):
+    client, a = board.client(), worker(board, "a", nthreads=1)
+    learn(board, client, a)
+    board.send(client, shared("x"))
+    b = worker(board, "b", nthreads=2)
+    board.send(client, graph("other", workers=["b"], resources={"memory": 1.0}))
+    board.tick(12.0)
+    assert board.where("x") == a  # it needs all memory of a worker
+    board.finish(b, "other")
+    out = board.tick(1.0)
+    assert list(assigned(out, b)) == ["x"]
+    assert board.state.workers[b].free_resources["memory"] == 0.0
+
+
+def test_looks_end_when_there_is_no_task(board):
+    client, a = board.client(), board.worker("a")
+    learn(board, client, a, n=1)
+    assert board.state.record(Stragglers).next_look is not None
+    board.send(client, m.ReleaseKeys(keys=["first-0"]))
+    board.tick(10.0)
+    assert not board.state.tasks
+    assert board.state.record(Stragglers).next_look is None
+    learn(board, client, a, n=1)
+    assert board.state.record(Stragglers).next_look is not None
