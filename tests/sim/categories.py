@@ -14,12 +14,15 @@ from weft.protocol.amounts import MEMORY
 from weft.protocol.wire.failure import Failure
 from weft.protocol.wire.messages import OWN_PROCESS
 from weft.protocol.wire.options import MODES
+from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.worker.core.features.categories import MeasuredAttempts, MemorySeen
 from weft.worker.slots.usage import LOOK_S
 
 from .graphs import ACTOR, INDEX, PUT, Graph, Spec
 
 if TYPE_CHECKING:
+    from weft.scheduler.core.state import SchedulerState
+
     from .simulation import Simulation
     from .worker_node import WorkerNode
 
@@ -29,6 +32,8 @@ P_TASK: Final = 0.7
 #: The share of these that use little memory, and how much.
 P_SMALL: Final = 0.8
 SMALL: Final = 4 << 20
+#: The share of categories whose stragglers are begun elsewhere.
+P_STRAGGLERS: Final = 0.5
 #: What workers offer.
 OFFERED: Final = 1 << 30
 
@@ -45,9 +50,9 @@ class SimulatedCategories:
         #: {key: {attempt: None}} of executions that were reported to use too much
         self.exceeded: dict[str, dict[int, None]] = {}
         if self.are_on:
-            self._draw(rng, sim.graph)
+            self._draw(rng, Random(f"stragglers of {seed}"), sim.graph)
 
-    def _draw(self, rng: Random, graph: Graph) -> None:
+    def _draw(self, rng: Random, chance: Random, graph: Graph) -> None:
         categories = [
             {
                 "name": f"category-{i}",
@@ -56,6 +61,9 @@ class SimulatedCategories:
             }
             for i in range(rng.choice([1, 1, 2]))
         ]
+        for category in categories:
+            if chance.random() < P_STRAGGLERS:
+                category["straggler_multiple"] = chance.choice([1.0, 1.5])
         for spec in graph.specs:
             if (
                 spec.scattered
@@ -103,6 +111,14 @@ class SimulatedCategories:
             key = self._sim.executed[attempt]
             self.exceeded.setdefault(key, {})[attempt] = None
             self._sim.timed_out.setdefault(key, {})[attempt] = None
+
+    def note_stragglers(self, core: SchedulerState) -> None:
+        """Note which executions a scheduler has ended as stragglers: they count no more."""
+        for attempt, found in interruptions_of(core).items() if self.are_on else ():
+            if "others of its category" in found.cause:
+                ended = self._sim.timed_out.setdefault(found.key, {})
+                self._sim.world.probes["category: straggler"] += attempt not in ended
+                ended[attempt] = None
 
     def has_failed(self, spec: Spec, failure: Failure) -> bool:
         """Return whether there was a reason for `AllotmentExceeded`."""

@@ -1,5 +1,7 @@
 """Queues of jobs: users put tasks into some, and pause and resume them, in a part of the runs.
 
+In these they block workers as well, each for a while.
+
 No task of a paused queue may be queued, which the invariants say; all end when they are resumed.
 """
 
@@ -9,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from weft.protocol.wire.messages import Ask
+from weft.scheduler.core.blocking.feature import blocks_of, on_block, on_unblock
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.job_queues.feature import on_pause, on_resume, paused_queues_of
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 #: Share of the runs with queues, and of their submissions that are in one.
 P_QUEUES: Final = 0.3
 P_QUEUED: Final = 0.5
+#: A block lasts so long at most.
+MAX_BLOCK_MS: Final = 3000
 NAMES: Final = ("q0", "q1")
 
 
@@ -50,6 +55,23 @@ class Queues:
             sim.world.probes["queue resumed: tasks were held"] += 1
         follow = on_resume if name in paused else on_pause
         follow(node.core, 0, Ask(request=0, name="", arguments={"name": name}))
+        node._handle(SchedulerTick())
+
+    def block(self, sim: Simulation) -> None:
+        """Let a user block a worker for a while, or take a block back."""
+        node, workers = sim.scheduler, [worker.name for worker in sim.workers.values()]
+        if not (node.is_alive and not node.is_frozen and workers):
+            return
+        blocked = [*blocks_of(node.core)]
+        if blocked and self._rng.random() < 0.5:
+            sim.world.probes["worker unblocked"] += 1
+            names, follow = blocked[:1], on_unblock
+        else:
+            sim.world.probes["worker blocked"] += 1
+            names, follow = [self._rng.choice(workers)], on_block
+        for_ms = self._rng.randint(1, MAX_BLOCK_MS)
+        arguments = {"names": names, "for_ms": for_ms, "reason": ""}
+        follow(node.core, 0, Ask(request=0, name="", arguments=arguments))
         node._handle(SchedulerTick())
 
     def resume_all(self, node: SchedulerNode) -> None:

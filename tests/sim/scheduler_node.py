@@ -379,6 +379,7 @@ class SchedulerNode:
             waiting = [x for box in boxes for x in box if isinstance(x, AssignTasks)]
             self._early = {attempt for x in waiting for attempt in x.attempts}
         self._watched.after_event()
+        self.sim.categories.note_stragglers(self.core)
         self._set_alarm()
         world.touched[self] = None
         if self.core.before or self.core.outboxes or self.core.after:

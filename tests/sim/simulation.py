@@ -303,6 +303,7 @@ class Simulation:
         self._each(plan.copy_rate, lambda: copies.wish(self))
         self._each(self.recurring.are_some * 8 / plan.time, lambda: self.recurring.act(self))
         self._each(self.queues.are_some * 8 / plan.time, lambda: self.queues.act(self))
+        self._each(self.queues.are_some * 8 / plan.time, lambda: self.queues.block(self))
         self._each(self.arrays.are_some * 12 / plan.time, self.arrays.act)
         self._each(plan.break_rate, self._break_link)
         self._each(plan.break_actor_rate, self._break_actor_connection)
