@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .client import Client
     from .insight.attempts import AttemptEnd
     from .insight.explaining import Explanation
+    from .insight.measured import Measured
     from .insight.reproducing import Debugger
     from .shell.engine import Engine
 
@@ -254,6 +255,22 @@ class Future(_Reference, Waited[Result, Mode]):
             return await output_of(self)
 
         return result_of(self._engine, output)
+
+    @waits
+    def measured(self) -> Measured:
+        """Return what the last attempt of the task has used that has ended.
+
+        The scheduler remembers the latest 10 000 tasks; tiny ones are not measured. An awaitable in
+        an asynchronous client.
+
+        Returns:
+            A `Measured`: `wall_s` and `cpu_s` in seconds, `peak_rss`, `read_bytes` and
+            `written_bytes`, and `is_shared`; None for what is not known.
+        """
+        from .insight.measured import measured_of
+
+        self._check_usable()
+        return result_of(self._engine, lambda: measured_of(self._engine, self._state.key))
 
     @waits
     def explain(self) -> Explanation:

@@ -37,7 +37,7 @@ from .conditions import no_worker_limit
 from .coordination import feature as coordination
 from .data import bandwidths, surplus
 from .data import feature as data
-from .ends import attempt_ends
+from .ends import attempt_ends, measured
 from .feature import Feature
 from .gangs import feature as gangs
 from .insight import (
@@ -107,6 +107,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     task_stream.FEATURE,
     plugins.FEATURE,
     attempt_ends.FEATURE,
+    measured.FEATURE,
     gangs.FEATURE,
     slow_readers.FEATURE,
     user_limits.FEATURE,

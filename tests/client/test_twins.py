@@ -250,6 +250,7 @@ WAITS = [
     (weft.Future, "traceback", lambda on: on.future.traceback()),
     (weft.Future, "output", lambda on: on.client.submit(print, output="keep").output()),
     (weft.Future, "attempts", lambda on: on.future.attempts()),
+    (weft.Future, "measured", lambda on: on.future.measured()),
     (weft.Future, "cancel", lambda on: on.client.submit(abs, -8).cancel()),
     (weft.LocalCluster, "scheduler_info", lambda on: on.cluster.scheduler_info),
     (weft.LocalCluster, "workers", lambda on: on.cluster.workers),

@@ -21,7 +21,7 @@ from ...protocol.errors.commands import CommandFailed, CommandResult
 from ...protocol.settings.kinds import Size
 from ...protocol.wire.messages import OWN_PROCESS
 from ..context import get_worker, is_in_task
-from ..core.tasks import AttemptUsage
+from ..core.tasks import AttemptUsage, usage_of
 from ..slots.interrupting import TaskInterrupted, closed_here
 from .files import Input, file_names, move, put, scratch_directory
 from .places import Arguments, Places, as_word, is_keyword
@@ -352,8 +352,9 @@ def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _usage() -> AttemptUsage | None:
-    """Return where the task of this thread notes what it uses; None if it is not measured."""
-    return getattr(get_worker().task, "usage", None) if is_in_task() else None
+    """Return where the task of this thread notes what it uses; None = there is no task."""
+    task = get_worker().task if is_in_task() else None
+    return None if task is None else usage_of(task)
 
 
 def _note_memory(usage: AttemptUsage, nbytes: int) -> None:

@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from ...protocol.wire.columns import MAX_SIZE
 from ...protocol.wire.messages import ALONE, NO_HASH
 from ...protocol.wire.payload import Blob
 
@@ -78,7 +79,8 @@ NO_FUNCTION = WorkerFunction(b"", None)
 class AttemptUsage:
     """What an attempt may use, and what it has used so far.
 
-    A program that it runs writes this in its own thread, and the loop reads it.
+    Who runs it in processes of its own writes this in the thread of its slot, and the loop reads it
+    (see `usage_of`).
     """
 
     __slots__ = (
@@ -98,7 +100,7 @@ class AttemptUsage:
         self.kind = ALONE
         #: The most memory that was seen; 0 = none was seen.
         self.peak_nbytes = 0
-        #: Of its own processes; 0 = not known.
+        #: Of its own processes, or its thread; without `cpu_us` (0) none of them is known.
         self.cpu_us = 0
         self.read_nbytes = 0
         self.written_nbytes = 0
@@ -217,3 +219,14 @@ class Slot:
     #: (name, amount) of each resource that it has, until its chunk is done: all tasks of the chunk
     #: ask for these.
     amounts: tuple[tuple[str, float], ...] = ()
+
+
+def usage_of(task: WorkerTask) -> AttemptUsage:
+    """Return where to write what an attempt uses that runs in processes of its own.
+
+    For the thread of its slot, before the attempt has ended there. `kind` is to be OWN_PROCESS.
+    """
+    usage: AttemptUsage | None = getattr(task, "usage", None)
+    if usage is None:
+        usage = task.usage = AttemptUsage(MAX_SIZE)
+    return usage

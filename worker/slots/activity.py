@@ -22,6 +22,7 @@ from ...protocol.wire.columns import MAX_SIZE
 from ...protocol.wire.payload import Blob
 from ..core.tasks import WorkerTask
 from ..data.packing import pack_to_ride_along
+from .usage import ThreadUsage
 
 _COMPUTE, _DESERIALIZE, _SERIALIZE, _FETCH_WAIT, _IDLE, _OTHER = range(len(ACTIVITIES))
 #: A task is measured when the last one that was is older than this.
@@ -44,6 +45,7 @@ class SlotClock:
         "since",
         "totals",
         "unpacking",
+        "usage",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +66,7 @@ class SlotClock:
         self.unpacking = self.packing = 0
         #: the part of a task's time, as last measured
         self._share_unpacking = self._share_packing = 0.0
+        self.usage = ThreadUsage()
 
     def begin(self, now: int, fetched_us: int) -> None:
         """End a rest; its last part was a wait for inputs."""
@@ -73,11 +76,14 @@ class SlotClock:
         self.totals[_IDLE] += rested - waited
         self.since = now
         self.is_resting = False
+        if now >= self.usage.read_at:
+            self.usage.read(now)
 
     def load(self, now: int) -> None:
         """Count the time since the last border as that of the unpickling of a function."""
         self.totals[_DESERIALIZE] += now - self.since
         self.since = now
+        self.usage.read(now)
 
     def run(self, now: int, n_finished: int, n_failed: int, first_ns: int) -> None:
         """Count tasks that ran since the last border; `first_ns` is the duration of the first."""
@@ -94,6 +100,8 @@ class SlotClock:
         totals[_SERIALIZE] += packing
         totals[_COMPUTE] += ran - unpacking - packing
         self.since = now
+        if now >= self.usage.read_at:
+            self.usage.read(now)
         self.n_finished += n_finished
         self.n_failed += n_failed
 

@@ -196,9 +196,7 @@ class TaskExecutor:
 
     def is_alone(self) -> bool:
         """Return whether no task waits here while another one runs."""
-        n_executing = 0
-        for slot in self.state.slots:
-            n_executing += slot.n_executing
+        n_executing = sum(slot.n_executing for slot in self.state.slots)
         return n_executing <= 1 and not self.state.n_ready
 
     def fail_unsendable(
@@ -235,8 +233,7 @@ class TaskExecutor:
         state = self.state
         with self._lock:
             n_executing = sum(slot.n_executing for slot in state.slots)
-            peers = state.fetching.peers.values()
-            n_fetched = sum(len(peer.queue) for peer in peers)
+            n_fetched = sum(len(peer.queue) for peer in state.fetching.peers.values())
             n_fetched += sum(len(request.copies) for request in state.fetching.requests.values())
             return n_executing, state.n_ready, len(state.waiting), n_fetched
 
@@ -481,6 +478,8 @@ class TaskExecutor:
             first = first or end - start
             start = end
             if end - reported > _REPORT_AFTER_NS and not seat.is_given_up:
+                gate.close()
+                own.usage.end_task(here.task, end, end - reported, self.handle)
                 own.run(end, len(report.attempts), len(report.failed_attempts), first)
                 first = 0
                 reported = end

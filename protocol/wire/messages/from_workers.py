@@ -203,13 +203,14 @@ class AttemptsExceeded(Message):
         "written_nbytes",
         "kinds",
     ),
+    optional_columns=("failed",),
 )
 class AttemptsMeasured(Message):
-    """Report what attempts of categories have used; it comes before the report of their ends.
+    """Report what attempts have used that were measured, before the report of their ends.
 
-    `kinds` are OWN_PROCESS, ALONE or SHARED: the numbers are those of processes of the attempt's
-    own; of its worker's, where nothing else ran; or of its worker's, with others. What is not
-    known is 0.
+    `kinds` are OWN_PROCESS, ALONE or SHARED: the peak is that of processes of the attempt's own; of
+    its worker's, where nothing else ran; or of its worker's, with others. What is not known is 0;
+    with the time of CPUs, so are the bytes.
     """
 
     attempts: Ints
@@ -219,6 +220,7 @@ class AttemptsMeasured(Message):
     read_nbytes: Sizes
     written_nbytes: Sizes
     kinds: Ints
+    failed: Ints = field(default_factory=list)  #: 1 = it has no result; empty if all have
 
 
 @message(71, by=WORKERS)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import allotment_exceeded
 from ....protocol.wording import sized
+from ..ends.measured import MeasuredUse, latest_use
 from ..feature import Departure, Feature, StateMetric
 from ..interruption.interrupted import note_ended
 from ..interruption.interrupting import interrupt
@@ -41,17 +42,25 @@ if TYPE_CHECKING:
 
 # -- what workers report ---------------------------------------------------------------------------
 def on_measured(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsMeasured) -> None:
-    """Learn from what attempts have used that have ended well."""
-    rows = zip(message.attempts, message.wall_us, message.peaks_nbytes, message.kinds, strict=True)
-    for attempt, wall_us, peak_nbytes, kind in rows:
-        task = ws.processing.get(attempt)
-        category = None if task is None else category_of(state, task.group.options)
-        if category is None:
+    """Keep what attempts have used; categories learn from those that have ended well."""
+    latest = latest_use(state)
+    failed = message.failed or [0] * len(message.attempts)
+    for row in zip(*(getattr(message, name) for name in message.columns), failed, strict=True):
+        *used, is_failed = row
+        use = MeasuredUse(*used)
+        task = ws.processing.get(use.attempt)
+        if task is None:
             state.counters.reports_stale += 1
             continue
+        latest.note(task.key, use)
+        category = category_of(state, task.group.options)
+        if category is None or is_failed:
+            continue
         category.times.n_ended += 1
-        category.times.sum_s += wall_us / 1e6
-        if kind != m.SHARED and peak_nbytes and category.sizing.note(peak_nbytes, wall_us / 1e6):
+        category.times.sum_s += use.wall_us / 1e6
+        if use.kind == m.SHARED or not use.peak_nbytes:
+            continue
+        if category.sizing.note(use.peak_nbytes, use.wall_us / 1e6):
             review(state, category)
 
 

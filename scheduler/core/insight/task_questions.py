@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.wire.payload import nbytes_of
 from ....protocol.wire.question_arguments import BadArgument, Info, Page, keys_of, position_of
 from ..ends.attempt_ends import attempt_ends
-from ..records.tasks import MEMORY, SchedulerTask
+from ..ends.measured import latest_use
+from ..records.tasks import ERRED, MEMORY, PROCESSING, SchedulerTask
 from .explaining import explain, why
+from .timings import timings_of
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -116,6 +118,30 @@ def ask_attempts(state: SchedulerState, arguments: Info, page: str) -> Page:
     found = [state.tasks[key] for key in keys if key in state.tasks]
     shown = {task.key: options for task in found if (options := task.group.options.shown)}
     return {"attempts": ends, **({"options": shown} if shown else {})}, next_page
+
+
+def ask_measured(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return what the last attempts of tasks have used that have ended: {key: row}.
+
+    A row is `MeasuredUse.row`. Of an attempt that was too short to be measured only the time is
+    known, as long as it is one of the latest; others are left out.
+    """
+    keys, next_page = _next_keys(arguments, page, N_LOOKED_UP)
+    found: list[list[Any]] = []
+    for key in keys:
+        task, use = state.tasks.get(key), latest_use(state).get(key)
+        attempt = 0
+        if task is not None and task.state == ERRED:
+            attempt = state.failed_at[task][1] if task in state.failed_at else 0
+        elif task is not None and task.state != PROCESSING:
+            attempt = task.attempt
+        if attempt and (use is None or use.attempt != attempt):
+            timing = timings_of(state).of(attempt)
+            if timing is not None:
+                found.append([key, [timing.duration_us, None, None, None, None, True]])
+        elif use is not None:
+            found.append([key, use.row()])
+    return {"measured": found}, next_page
 
 
 def ask_tasks(state: SchedulerState, arguments: Info, page: str) -> Page:

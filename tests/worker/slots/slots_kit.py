@@ -15,6 +15,7 @@ from weft.protocol.wire.messages import (
     AssignTasks,
     AttemptsErred,
     AttemptsFinished,
+    AttemptsMeasured,
 )
 from weft.worker.actors.actors import make_actor
 from weft.worker.context import WorkerContext
@@ -59,6 +60,7 @@ class Bench:
         self.executor.start()
         self.timers: list[threading.Timer] = []
         self.told: list[Message] = []
+        self.measured: list[Message] = []
         self.last_attempt = 0
 
     def watch(self, after_s: float) -> None:
@@ -97,8 +99,14 @@ class Bench:
         self.woken.clear()
         with self.executor.sending:
             messages, _ = self.executor.drain()
-            self.told += messages
+            self.keep(messages)
         return messages
+
+    def keep(self, messages: list[Message]) -> None:
+        """Keep what was reported. What attempts have used depends on the machine, and is apart."""
+        for message in messages:
+            kept = self.measured if isinstance(message, AttemptsMeasured) else self.told
+            kept.append(message)
 
     def listen_for(self, n: int) -> None:
         """Listen until `n` attempts have ended in all."""

@@ -76,7 +76,7 @@ def test_reports_arrive_once_and_in_order_whoever_sends_them(make_bench):
     def take(messages: list[Message]) -> bool:
         if next(n_offers) % 3 == 0:
             return False  # the loop has to do it
-        bench.told += messages
+        bench.keep(messages)
         return True
 
     bench.take = take
@@ -96,7 +96,7 @@ def test_reports_arrive_once_and_in_order_whoever_sends_them(make_bench):
         bench.woken.wait(0.1)  # notified of some of the reports only
         bench.woken.clear()
         with bench.executor.sending:
-            bench.told += bench.executor.drain()[0]
+            bench.keep(bench.executor.drain()[0])
     assert sorted(reported) == list(range(1, n + 1))
     for chain in range(n_chains):
         first = chain * n_links + 1

@@ -1,10 +1,12 @@
-"""What attempts of categories use, and the report of those that use more than they were given.
+"""What attempts use, and the report of those that use more than their category gave them.
 
 The shell looks now and then how much memory its process takes, as long as some attempts here are
 measured: so others cost nothing. What the process takes beyond the least that was seen is that of
 an attempt, if no other ran with it. A program has processes of its own, and `worker/commands`
-notes what these use. The scheduler decides what becomes of an attempt that uses too much. It is
-sent the report again, now and then and in each session, until it has dropped the attempt.
+notes what these use. Of other attempts that took some time, the thread of their slot notes what
+it has used (`AttemptUsed`), as they end. The scheduler decides what becomes of an attempt that uses
+too much. It is sent the report again, now and then and in each session, until it has dropped the
+attempt.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from ....protocol.wire.messages import (
 )
 from ..events import ChunkDone, WorkerAction, WorkerEvent
 from ..feature import WorkerFeature
-from ..tasks import EXECUTING, AttemptUsage, Slot
+from ..tasks import EXECUTING, AttemptUsage, Slot, usage_of
 from ..transitions import UNFINISHED
 
 if TYPE_CHECKING:
@@ -47,6 +49,20 @@ class MemorySeen(WorkerEvent):
 
 
 @dataclass(slots=True)
+class AttemptUsed(WorkerEvent):
+    """An attempt has ended in its slot, whose thread has used that for it.
+
+    The peak is the one of the process. The report of its end follows.
+    """
+
+    attempt: int
+    cpu_us: int
+    read_nbytes: int
+    written_nbytes: int
+    process_peak_nbytes: int
+
+
+@dataclass(slots=True)
 class WatchMemory(WorkerAction):
     """Look now and then how much memory the process takes, while any attempt is measured."""
 
@@ -63,8 +79,7 @@ class MeasuredAttempts(dict[int, AttemptUsage]):
 def _note(state: WorkerState, message: AssignTasks) -> None:
     """Note what attempts that are assigned may use."""
     measured = state.record(MeasuredAttempts)
-    if not measured:
-        state.after.append(WatchMemory())
+    state.after.append(WatchMemory())
     for attempt, nbytes in zip(message.attempts, message.allotted_nbytes, strict=True):
         task = state.by_attempt.get(attempt)
         if nbytes and task is not None and task.state in UNFINISHED:
@@ -98,14 +113,35 @@ def _on_memory_seen(state: WorkerState, event: MemorySeen) -> None:
         state.to_scheduler.append(AttemptsExceeded(attempts=exceeded, used_nbytes=used_nbytes))
 
 
-def _report(state: WorkerState, event: ChunkDone, slot: Slot) -> None:
-    """Report what attempts have used that have results, before their ends are reported."""
+def _on_used(state: WorkerState, event: AttemptUsed) -> None:
+    """Note what an attempt has used that has just ended."""
     measured = state.record(MeasuredAttempts)
-    rows = [
-        (attempt, wall_us, measured[attempt])
-        for attempt, wall_us in zip(event.attempts, event.durations_us, strict=True)
-        if attempt in measured
-    ]
+    task = state.by_attempt.get(event.attempt)
+    if task is None or task.state != EXECUTING:
+        return  # it was dropped
+    usage = measured.get(event.attempt)
+    if usage is None:
+        usage = measured[event.attempt] = usage_of(task)
+        if usage.kind != OWN_PROCESS:
+            usage.kind = SHARED
+        state.set_busy(_NAME, True)
+    if usage.kind == OWN_PROCESS:
+        return
+    if usage.kind == SHARED:
+        usage.peak_nbytes = event.process_peak_nbytes
+    usage.cpu_us = event.cpu_us
+    usage.read_nbytes, usage.written_nbytes = event.read_nbytes, event.written_nbytes
+
+
+def _report(state: WorkerState, event: ChunkDone, slot: Slot) -> None:
+    """Report what attempts have used, before their ends are reported."""
+    measured = state.record(MeasuredAttempts)
+    ended = zip(event.attempts, event.durations_us, strict=True)
+    failed = zip(event.failed_attempts, event.failed_durations_us, strict=True)
+    rows = [(attempt, us, measured[attempt]) for attempt, us in ended if attempt in measured]
+    n_with_results = len(rows)
+    rows += [(attempt, us, measured[attempt]) for attempt, us in failed if attempt in measured]
+    n_failed = len(rows) - n_with_results
     if rows:
         state.to_scheduler.append(
             AttemptsMeasured(
@@ -116,6 +152,7 @@ def _report(state: WorkerState, event: ChunkDone, slot: Slot) -> None:
                 read_nbytes=[usage.read_nbytes for _, _, usage in rows],
                 written_nbytes=[usage.written_nbytes for _, _, usage in rows],
                 kinds=[usage.kind for _, _, usage in rows],
+                failed=[0] * n_with_results + [1] * n_failed if n_failed else [],
             )
         )
 
@@ -137,7 +174,7 @@ def _drop(state: WorkerState, attempts: Sequence[int]) -> None:
 FEATURE: Final = WorkerFeature(
     name=_NAME,
     records=(MeasuredAttempts,),
-    events={MemorySeen: _on_memory_seen},
+    events={MemorySeen: _on_memory_seen, AttemptUsed: _on_used},
     invariants={
         "measured attempts are unfinished, and those that have used memory run": lambda state: (
             attempt

@@ -211,7 +211,8 @@ def test_reports_of_what_is_not_known_are_stale(board):
     n = board.state.counters.reports_stale
     exceed(board, a, "x", mb=1)
     board.send(a, m.AttemptsExceeded(attempts=[999], used_nbytes=[1]))
-    measured(board, a, "x", mb=1)
+    zeros = {name: [0] for name in m.AttemptsMeasured.columns}
+    board.send(a, m.AttemptsMeasured(**{**zeros, "attempts": [999]}))
     assert board.state.counters.reports_stale == n + 3
     board.drop_rest()
 

@@ -12,7 +12,13 @@ from weft.protocol.wire.messages import (
     AttemptsMeasured,
 )
 from weft.worker.core.events import SchedulerLost, SessionOpened
-from weft.worker.core.features.categories import REPORT_AGAIN_S, MeasuredAttempts, MemorySeen
+from weft.worker.core.features.categories import (
+    REPORT_AGAIN_S,
+    AttemptUsed,
+    MeasuredAttempts,
+    MemorySeen,
+)
+from weft.worker.core.tasks import usage_of
 
 MB = 1 << 20
 
@@ -123,3 +129,71 @@ def test_a_dropped_attempt_is_measured_no_more():
     worker.receive(drop(1))
     assert not worker.state.record(MeasuredAttempts)
     assert see(worker, 900, 1) == []
+
+
+# -- attempts that are measured as they end --------------------------------------------------------
+def used(worker, attempt, cpu_us=7, peak=300):
+    return worker.handle(AttemptUsed(attempt, cpu_us, 1, 2, peak * MB))
+
+
+def first(out):
+    """Return what was measured, which comes before all else."""
+    messages = list(out)
+    assert AttemptsMeasured not in {type(message) for message in messages[1:]}
+    return messages[0]
+
+
+def test_a_function_that_took_some_time_is_reported_with_the_peak_of_its_process():
+    worker = Hands()
+    worker.receive(assign("1 a", "2 b"))
+    worker.start()
+    assert used(worker, 1) == []
+    report = first(worker.report())
+    assert (report.attempts, report.cpu_us, report.kinds) == ([1], [7], [SHARED])
+    assert (report.peaks_nbytes, report.failed) == ([300 * MB], [])
+    assert (report.read_nbytes, report.written_nbytes) == ([1], [2])
+    assert not worker.state.record(MeasuredAttempts)
+
+
+def test_what_an_executor_has_written_of_other_processes_is_kept():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    usage = usage_of(worker.start())
+    usage.kind, usage.cpu_us, usage.peak_nbytes = OWN_PROCESS, 50, 9 * MB
+    used(worker, 1)
+    report = first(worker.report())
+    assert (report.kinds, report.cpu_us, report.peaks_nbytes) == ([OWN_PROCESS], [50], [9 * MB])
+
+
+def test_the_memory_of_the_only_attempt_of_a_category_is_what_was_seen():
+    worker = started("1 a")
+    see(worker, 80, 1)
+    used(worker, 1)
+    report = first(worker.report())
+    assert (report.kinds, report.cpu_us, report.peaks_nbytes) == ([ALONE], [7], [30 * MB])
+
+
+def test_failed_attempts_are_marked():
+    worker = started("1 a")
+    used(worker, 1)
+    report = first(worker.report(failed=["a"]))
+    assert (report.attempts, report.failed) == ([1], [1])
+
+
+def test_what_a_dropped_attempt_has_used_is_not_reported():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    worker.receive(drop(1))
+    used(worker, 1)
+    assert AttemptsMeasured not in {type(message) for message in worker.report()}
+    assert not worker.state.record(MeasuredAttempts)
+
+
+def test_memory_is_watched_for_a_category_while_another_attempt_is_about_to_be_reported():
+    worker = Hands()
+    worker.receive(assign("1 a"))
+    worker.start()
+    used(worker, 1)
+    worker.receive(of_category("2 b"))
+    assert worker.n_memory_looks == 1
