@@ -8,6 +8,7 @@ counts as no failure. With that it fails (`AllotmentExceeded`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
@@ -34,7 +35,7 @@ from .allotting import (
     settle,
     workers_changed,
 )
-from .records import Categories, Stragglers, categories_of, category_of
+from .records import Categories, CategoryRecord, Stragglers, categories_of, category_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -58,6 +59,9 @@ def on_measured(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsMeas
             continue
         category.times.n_ended += 1
         category.times.sum_s += use.wall_us / 1e6
+        if use.cpu_us:
+            category.cpu_s += use.cpu_us / 1e6
+            category.wall_s += use.wall_us / 1e6
         if use.kind == m.SHARED or not use.peak_nbytes:
             continue
         if category.sizing.note(use.peak_nbytes, use.wall_us / 1e6):
@@ -110,6 +114,17 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
     workers_changed(state)
 
 
+# -- metrics ---------------------------------------------------------------------------------------
+def _by_category(name: str, text: str, read: Callable[[CategoryRecord], float]) -> StateMetric:
+    """Return a metric with a number for each category that has one."""
+
+    def numbers(state: SchedulerState) -> dict[str, float]:
+        found = ((c.name, read(c)) for c in categories_of(state).by_name.values())
+        return {category: number for category, number in found if number}
+
+    return StateMetric(name, text, ("category",), read=numbers)
+
+
 # -- invariants ------------------------------------------------------------------------------------
 def _unlisted(state: SchedulerState) -> list[SchedulerTask]:
     """Return tasks that wait for nothing but memory, and would never be given any."""
@@ -131,23 +146,30 @@ FEATURE: Final = Feature(
     worker_leaving=(_on_worker,),
     worker_gone=(_on_worker_gone,),
     metrics=(
-        StateMetric(
+        _by_category(
             "category_attempts_repeated_total",
             "Attempts that were run again with more memory, by category.",
-            ("category",),
-            read=lambda state: {
-                c.name: c.n_repeated for c in categories_of(state).by_name.values() if c.n_repeated
-            },
+            lambda c: c.n_repeated,
         ),
-        StateMetric(
+        _by_category(
+            "category_wall_seconds_total",
+            "Time that attempts ran whose CPU time was measured and that finished, by category.",
+            lambda c: c.wall_s,
+        ),
+        _by_category(
+            "category_cpu_seconds_total",
+            "CPU time of these attempts, by category.",
+            lambda c: c.cpu_s,
+        ),
+        _by_category(
+            "category_memory_peak_bytes",
+            "The most memory that a measured attempt has used, by category.",
+            lambda c: max(c.sizing.peaks, default=0),
+        ),
+        _by_category(
             "category_stragglers_total",
             "Attempts that took much longer than others, and were begun elsewhere, by category.",
-            ("category",),
-            read=lambda state: {
-                c.name: c.times.n_aborted
-                for c in categories_of(state).by_name.values()
-                if c.times.n_aborted
-            },
+            lambda c: c.times.n_aborted,
         ),
     ),
     invariants={

@@ -70,6 +70,7 @@ class CategoryRecord:
 
     __slots__ = (
         "chosen",
+        "cpu_s",
         "given",
         "look_at",
         "max_nbytes",
@@ -81,6 +82,7 @@ class CategoryRecord:
         "sweep_at",
         "times",
         "waiting",
+        "wall_s",
     )
 
     def __init__(self, name: str) -> None:
@@ -91,6 +93,8 @@ class CategoryRecord:
         self.max_nbytes = 0
         self.sizing = LearnedPeaks()
         self.times = LearnedTimes()
+        #: sums over the attempts with results whose CPU time was measured: that, and the wall time
+        self.cpu_s = self.wall_s = 0.0
         #: {largest allocation: the first allocation}, of the present mode and peaks
         self.chosen: dict[int, int] = {}
         #: a heap of (priority, number, task): those that could run, also some that cannot any more

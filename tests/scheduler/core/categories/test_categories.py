@@ -9,6 +9,7 @@ from weft.protocol.wire.columns import MAX_SIZE
 from weft.protocol.wire.options import FIXED, MAX_THROUGHPUT
 from weft.scheduler.core.categories import allotting, records
 from weft.scheduler.core.categories.allotting import MAX_GIVEN
+from weft.scheduler.core.categories.feature import FEATURE
 from weft.scheduler.core.categories.records import categories_of
 from weft.scheduler.core.insight.explaining import why
 from weft.scheduler.core.interruption.interrupting import END_PROCESS_AFTER_S
@@ -386,4 +387,31 @@ def test_tasks_no_worker_can_run_ask_for_the_latest_maximum(board):
     board.send(client, fits("y", max_mb=512))
     assert board.states("x", "y") == ["no_worker"] * 2
     assert (given(board, "x"), given(board, "y")) == (512.0, 512.0)
+    board.drop_rest()
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+def used(board, peer, key, *, cpu_us, mb=1, kind=m.OWN_PROCESS, failed=()):
+    zeros = {name: [0] for name in m.AttemptsMeasured.columns}
+    numbers = {"wall_us": [2_000_000], "cpu_us": [cpu_us], "peaks_nbytes": [mb * MB]}
+    facts = {"attempts": [board.attempt(key)], "kinds": [kind], "failed": [*failed]}
+    board.send(peer, m.AttemptsMeasured(**{**zeros, **numbers, **facts}))
+
+
+def shown(board, name):
+    (metric,) = [one for one in FEATURE.metrics if one.name == f"category_{name}"]
+    return metric.read(board.state)
+
+
+def test_metrics_have_the_time_and_memory_that_attempts_with_results_have_used(board):
+    client, a = board.client(), worker(board, "a")
+    board.send(client, fits("x", "y", "z"))
+    used(board, a, "x", cpu_us=3_000_000, mb=5)
+    board.finish(a, "x")
+    used(board, a, "y", cpu_us=500_000, mb=900, kind=m.SHARED)
+    board.finish(a, "y")
+    used(board, a, "z", cpu_us=9_000_000, mb=900, failed=[1])
+    assert shown(board, "cpu_seconds_total") == {"fits": 3.5}
+    assert shown(board, "wall_seconds_total") == {"fits": 4.0}
+    assert shown(board, "memory_peak_bytes") == {"fits": 5 * MB}
     board.drop_rest()
