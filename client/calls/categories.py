@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...protocol.amounts import MEMORY, is_amount
-from ...protocol.errors import ConfigError, InvalidAmount
+from ...protocol.durations import Duration, seconds_or_none
+from ...protocol.errors import ConfigError, InvalidAmount, InvalidDuration
 from ...protocol.settings.kinds import parse_bytes
 from ...protocol.wire.columns import MAX_SIZE, MAX_TAG_CHARS
 from ...protocol.wire.options import MAX_MULTIPLE, MAX_THROUGHPUT, MODES
@@ -31,6 +32,8 @@ class Category:
             a given time and memory; "min waste" leaves least memory unused; "max" is the most that
             was seen; "fixed" is the largest allocation, and nothing is learned.
         max_memory: the largest allocation, bytes or "4GB"; None = all memory of a worker.
+        max_wall_time: how long an attempt may run that has no `timeout=` of its own, in seconds or
+            as "5 min"; None = for ever.
         idempotent: calls may be run again at any time, also while the first run still ends.
         abort_stragglers: a call that takes longer than so many times the mean of at least 10 that
             have ended is interrupted, and begun on another worker with a free thread; it takes no
@@ -38,12 +41,14 @@ class Category:
 
     Raises:
         InvalidAmount: the maximum is no size.
+        InvalidDuration: the maximum is no time.
         ValueError: the name, the mode or the multiple is wrong.
     """
 
     name: str
     mode: str = MAX_THROUGHPUT
     max_memory: int | float | str | None = None
+    max_wall_time: Duration | None = None
     idempotent: bool = False
     abort_stragglers: float | None = None
 
@@ -59,6 +64,7 @@ class Category:
             raise ValueError(f"mode= is one of {', '.join(MODES)}, not {self.mode!r:.80}{hint}")
         self._check_stragglers()
         self.max_nbytes  # noqa: B018 - a wrong size is refused here
+        read_time_limit(self.max_wall_time, "max_wall_time")
 
     def _check_stragglers(self) -> None:
         multiple: Any = self.abort_stragglers
@@ -87,6 +93,18 @@ class Category:
             text = f"{size!r:.80} is not a size; write for example 4GB, 512MiB or 2000000000"
             raise InvalidAmount(text, "max_memory")
         return int(size)
+
+
+def read_time_limit(limit: Any, name: str) -> dict[str, Any]:
+    """Return what is sent of the time that an attempt may take, given by this keyword."""
+    limit_s = seconds_or_none(limit, name)
+    if limit_s is None:
+        return {}
+    if not limit_s:
+        raise InvalidDuration(
+            "0 leaves no time to run; leave it out, or give None, if there is to be no limit", name
+        )
+    return {"timeout_us": min(max(round(limit_s * 1e6), 1), MAX_SIZE)}
 
 
 def read_category(value: Any) -> dict[str, Any]:

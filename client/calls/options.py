@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ...protocol.amounts import CORES, MEMORY, asked_by_cores, is_amount
-from ...protocol.durations import seconds_or_none
-from ...protocol.errors import ConfigError, InvalidAmount, InvalidDuration
+from ...protocol.errors import ConfigError, InvalidAmount
 from ...protocol.settings.kinds import parse_bytes
-from ...protocol.wire.columns import MAX_SIZE
 from ...protocol.wire.options import KEYWORDS, NO_OPTIONS, OPTIONS, TaskOptions
-from .categories import check_alone, read_category
+from .categories import check_alone, read_category, read_time_limit
 from .conditions import READERS as CONDITIONS
 from .retries import Retries
 
@@ -48,6 +46,8 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
                 raise ValueError(f"{names} say the same thing: give one of them")
             made |= read_value
     check_alone(made)
+    if "category" in made and given.get("timeout") is None:
+        made |= read_time_limit(given["category"].max_wall_time, "max_wall_time")
     options = TaskOptions(**made)
     if options.allow_other_workers and not options.workers:
         raise ValueError("allow_other_workers= has no effect without workers=")
@@ -121,18 +121,6 @@ def _added(amounts: dict[str, float], others: dict[str, float]) -> dict[str, flo
     return {**amounts, **others}
 
 
-def _read_timeout(timeout: Any) -> dict[str, Any]:
-    limit_s = seconds_or_none(timeout, "timeout")
-    if limit_s is None:
-        return {}
-    if not limit_s:
-        raise InvalidDuration(
-            "0 leaves no time to run; leave it out, or give None, if there is to be no limit",
-            "timeout",
-        )
-    return {"timeout_us": min(max(round(limit_s * 1e6), 1), MAX_SIZE)}
-
-
 #: {keyword: what reads its value}, of those that make up what a task asks for
 _AMOUNTS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "resources": _read_resources,
@@ -144,7 +132,7 @@ _READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "workers": _read_workers,
     **_AMOUNTS,
     "category": read_category,
-    "timeout": _read_timeout,
+    "timeout": lambda value: read_time_limit(value, "timeout"),
     "allow_other_workers": lambda value: {"allow_other_workers": bool(value)},
     **CONDITIONS,
 }

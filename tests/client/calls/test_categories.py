@@ -6,7 +6,7 @@ import pytest
 
 from weft import Category
 from weft.client.calls.options import make_options
-from weft.protocol.errors import InvalidAmount
+from weft.protocol.errors import InvalidAmount, InvalidDuration
 
 
 def test_a_category_is_sent_with_its_mode_and_maximum():
@@ -62,3 +62,16 @@ def test_a_multiple_needs_calls_that_may_run_again():
 def test_a_wrong_multiple_is_refused(multiple):
     with pytest.raises(ValueError, match="abort_stragglers="):
         Category("fits", idempotent=True, abort_stragglers=multiple)
+
+
+def test_the_longest_time_of_a_category_is_the_limit_of_calls_without_one():
+    brief = Category("brief", max_wall_time="2 min")
+    assert make_options({"category": brief}).timeout_us == 120_000_000
+    assert make_options({"category": brief, "timeout": 5}).timeout_us == 5_000_000
+    assert make_options({"category": Category("fits"), "timeout": None}).timeout_us == 0
+
+
+@pytest.mark.parametrize("limit", [0, -1, "8 bananas"])
+def test_a_wrong_longest_time_is_refused(limit):
+    with pytest.raises(InvalidDuration, match="max_wall_time"):
+        Category("fits", max_wall_time=limit)
