@@ -12,6 +12,7 @@ from weft.scheduler.core.categories.records import (
     categories_of,
     make_category,
 )
+from weft.scheduler.core.ends.measured import MAX_TASKS, MeasuredUse, latest_use
 from weft.scheduler.core.moves.transitions import move
 from weft.scheduler.core.records.tasks import WAITING
 
@@ -50,6 +51,12 @@ def look_in_the_past(b: Any) -> None:
     b.state.deadlines.cancel(stragglers.next_look)
 
 
+def measure_too_many(b: Any) -> None:
+    """Remember what too many tasks have used."""
+    use = MeasuredUse(1, 1, 1, 1, 1, 1, 1)
+    latest_use(b.state).update({str(i): use for i in range(MAX_TASKS + 1)})
+
+
 #: {invariant: what breaks it}, of a `Broken` board
 CATEGORY_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "the next look for stragglers is to come": look_in_the_past,
@@ -62,4 +69,5 @@ CATEGORY_BREAKAGES: dict[str, Callable[[Any], object]] = {
         categories_of(b.state), "must_sweep", True
     ),
     "a task that was given memory is held no more": held,
+    "what was measured is bounded": measure_too_many,
 }
