@@ -43,11 +43,11 @@ _RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
 #: Bytes of a unit of `ru_inblock` and `ru_oublock`.
 _BLOCK: Final = 512
 
-_SHELL: Final = "/bin/sh"
+SHELL: Final = "/bin/sh"
 #: It reads the number of the group, and then the word that the group has ended, or the end.
 _GUARD: Final = 'read -r group && ! read -r ended && kill -s KILL -- "-$group"'
 #: Its standard input is the pipe of the guard, until that is told.
-_START: Final = 'echo "$$" >&0 && exec <"$1" && shift && exec "$@"'
+START: Final = 'echo "$$" >&0 && exec <"$1" && shift && exec "$@"'
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ def run_process(
     """
     begun = time.monotonic()
     with contextlib.ExitStack() as files:
-        guard = files.enter_context(_guard())
+        guarding = files.enter_context(guard())
         process = subprocess.Popen(
-            [_SHELL, "-c", _START, "weft", os.path.abspath(stdin), *words],
-            stdin=guard,
+            [SHELL, "-c", START, "weft", os.path.abspath(stdin), *words],
+            stdin=guarding,
             stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE if stderr is None else stderr,
             env=dict(env),
@@ -148,7 +148,7 @@ def run_process(
             # The number of the group is its own until its leader is reaped, even if that has ended.
             _signal(process.pid, signal.SIGKILL)
             with contextlib.suppress(BrokenPipeError):  # somebody has ended the guard
-                guard.write(b"ended\n")
+                guarding.write(b"ended\n")
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         _drain(pipes, time.monotonic() + _DRAIN_S)
@@ -173,10 +173,10 @@ def _peak_nbytes(used: resource.struct_rusage) -> int | None:
 
 
 @contextlib.contextmanager
-def _guard() -> Iterator[IO[bytes]]:
+def guard() -> Iterator[IO[bytes]]:
     """Start a guard and yield its pipe; it ends with the block, and the group that is left then."""
-    guard = subprocess.Popen(
-        [_SHELL, "-c", _GUARD],
+    process = subprocess.Popen(
+        [SHELL, "-c", _GUARD],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -184,12 +184,12 @@ def _guard() -> Iterator[IO[bytes]]:
         bufsize=0,
         start_new_session=True,  # a Ctrl-C on the terminal does not end it
     )
-    assert guard.stdin is not None
+    assert process.stdin is not None
     try:
-        yield guard.stdin
+        yield process.stdin
     finally:
-        guard.stdin.close()
-        guard.wait()
+        process.stdin.close()
+        process.wait()
 
 
 def _watch(
@@ -212,7 +212,7 @@ def _watch(
         is_late = False
         longest_s = _LOOK_S if handle is not None else _LOOK_S / 5
         look_s = longest_s if seen is None else _FIRST_LOOK_S
-        while not _has_ended(process.pid):
+        while not has_ended(process.pid):
             if seen is not None:
                 seen(_memory_of(process.pid))
             for key, _ in selector.select(look_s):
@@ -234,7 +234,7 @@ def _watch(
     return is_late
 
 
-def _has_ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Return whether a child has ended, without reaping it."""
     if hasattr(os, "waitid"):
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
