@@ -14,17 +14,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from ...protocol.errors import ConfigError, InternalError, NotAdmitted, PluginFailed, WeftError
-from ...protocol.host.after_import import after_import
 from ...protocol.host.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED
 from ...protocol.host.log_ring import keep_latest
 from ...protocol.host.log_tail import SUFFIX, LogTail
 from ...protocol.trust.security import Security
-from ...protocol.values.actors import HandleCalls, set_handle_calls
-from ...protocol.values.serialize import set_future_binder
 from ...worker.config import WorkerConfig
 from ...worker.family import plugin_host, process, spawn
 from ...worker.family.config import SupervisorConfig, WorkerSpec
@@ -36,6 +32,7 @@ from ..processes.child import LOG_FORMAT, Parent
 from ..processes.preloading import preload
 from ..processes.titles import set_title
 from .family_page import FamilyPage
+from .offering import offer_client
 
 _log = logging.getLogger("weft.worker")
 
@@ -185,7 +182,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
     )
     try:
         config.preloaded = preload(plain.get("preload", ()))
-        _offer_client()
+        offer_client()
         process.main(config)
     except (InternalError, PluginFailed):
         raise  # the supervisor reports it; of a bug, the traceback is the report
@@ -200,32 +197,3 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         # All others are about the network, or the process at the scheduler's address.
         return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_NO_SCHEDULER
     return 0
-
-
-# --- The client package, which a worker imports when a task first needs it ------------------------
-
-
-def _offer_client() -> None:
-    """Let tasks use the futures and actors of pickled data, and compute dask's collections."""
-    set_future_binder(_bind_future)
-    set_handle_calls(_handle_calls)
-    after_import("dask.config", _serve_dask)
-
-
-def _bind_future(key: str) -> Any:
-    """Make a future of the tasks' client, which is opened by this if no task has asked for it."""
-    from ...client.shell.current import bind_future
-
-    return bind_future(key)
-
-
-def _handle_calls() -> HandleCalls:
-    from ...client.actors import CALLS
-
-    return CALLS
-
-
-def _serve_dask(config: ModuleType) -> None:
-    from ...client.dask.default import serve_tasks
-
-    serve_tasks(config)

@@ -58,6 +58,8 @@ class OutputCatcher:
         self._executor: TaskExecutor | None = None
         #: Numbers of the clients that want the output of their tasks.
         self._clients: frozenset[int] = frozenset()
+        #: What is caught of logging, as `RecordCatcher.want` has it.
+        self.levels: tuple[int, dict[str, int]] = 0, {}
         #: Reentrant: a finalizer may print.
         self._lock = threading.RLock()
         self._buffer = OutputBuffer()
@@ -81,15 +83,16 @@ class OutputCatcher:
     def want(self, action: CatchOutput) -> None:
         """Catch from now on what these clients want; none = nothing."""
         self._clients = frozenset(action.clients) if action.level else frozenset()
+        self.levels = action.level if self._clients else 0, dict(action.loggers)
         if self._clients and self._streams is None:
             self._take_places()
-        self._records.want(action.level if self._clients else 0, action.loggers)
+        self._records.want(*self.levels)
         _catchers.add(self)
 
     def _take_places(self) -> None:
         self._streams = sys.stdout, sys.stderr
-        sys.stdout = _Stream(self, sys.stdout, STDOUT)
-        sys.stderr = _Stream(self, sys.stderr, STDERR)
+        sys.stdout = OutputStream(self, sys.stdout, STDOUT)
+        sys.stderr = OutputStream(self, sys.stderr, STDERR)
 
     def give_back(self) -> None:
         """Put the streams and the logging back: in a forked process, and when the worker ends."""
@@ -139,9 +142,24 @@ class OutputCatcher:
                 self._add(EVERYONE, key, level, name, line)
         if self.keeps:
             stream = sys.stdout if level == STDOUT else sys.stderr
-            own = stream._own if isinstance(stream, _Stream) else stream
+            own = stream._own if isinstance(stream, OutputStream) else stream
             if own is not None:
                 own.write(f"{name}: {text}" if name else text)
+
+    def log(self, level: int, name: str, text: str) -> None:
+        """Take what the task of this thread has logged in a process of its own."""
+        found = self.client_here()
+        if found is not None:
+            with self._lock:
+                self._add(*found, level, name, text)
+
+    def follow(self, name: str, level: int, record: bytes) -> None:
+        """Take a packed record of a followed logger."""
+        name = _sendable(name)
+        with self._lock:
+            if self._record_buffer.has_room(time.monotonic(), name, level):
+                self._record_buffer.add(name, level, record)
+            self._send_soon()
 
     def _log(self, record: logging.LogRecord) -> None:
         """Take what a task has logged, if its client wants that."""
@@ -156,12 +174,8 @@ class OutputCatcher:
 
     def _follow(self, record: logging.LogRecord) -> None:
         """Take a record of a logger that clients follow."""
-        name = _sendable(record.name[:MAX_LOGGER_CHARS])
         level = min(max(record.levelno, 0), MAX_NUMBER)
-        with self._lock:
-            if self._record_buffer.has_room(time.monotonic(), name, level):
-                self._record_buffer.add(name, level, packed(record, task_here() or ""))
-            self._send_soon()
+        self.follow(record.name[:MAX_LOGGER_CHARS], level, packed(record, task_here() or ""))
 
     def _add(self, client: int, key: str, level: int, name: str, text: str) -> None:
         # A bar that draws itself again and again: what it shows at the end.
@@ -206,7 +220,7 @@ def catcher_for(loop: asyncio.AbstractEventLoop, config: WorkerConfig) -> Output
     return OutputCatcher(loop, config.keeps_output) if config.catches_output else None
 
 
-class _Stream(io.TextIOBase):
+class OutputStream(io.TextIOBase):
     """Stands for `sys.stdout` or `sys.stderr`."""
 
     def __init__(self, catcher: OutputCatcher, own: Any, level: int) -> None:
