@@ -11,7 +11,7 @@ from types import ModuleType
 
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import Address, parse_address
-from .policy import Fractions
+from .policy import Fractions, Isolation
 
 
 def socket_path(scheduler: str, worker_id: str) -> Path:
@@ -67,6 +67,7 @@ class WorkerConfig:
         keeps_output: write that to the process's own stdout and stderr as well.
         preloaded: modules whose functions `weft_setup` and `weft_teardown` are called with the
             worker, before it first connects and at its end.
+        isolation: how tasks run in child processes of the worker; None = in its threads.
         orphan_lease_s: time for which a worker that has lost its scheduler keeps its data and looks
             for a scheduler; it should exceed the time for which clients look for one.
     """
@@ -96,6 +97,7 @@ class WorkerConfig:
     catches_output: bool = False
     keeps_output: bool = True
     preloaded: Sequence[ModuleType] = ()
+    isolation: Isolation | None = None
 
     @property
     def spills(self) -> bool:

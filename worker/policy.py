@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any, Final
 
 from ..protocol.errors import (
@@ -81,3 +82,26 @@ class WorkerPolicy(Policy):
             # and an older scheduler that answers is about to end.
             return False
         return isinstance(error, (HandshakeError, LocalProtocolError, ConfigError))
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """How a worker isolates calls.
+
+    Attributes:
+        module: its `main` is what a child runs, with the descriptor of its socket.
+        max_tasks: calls that a child runs at most.
+        max_drift: bytes by which the idle child's memory may grow after its first call.
+    """
+
+    module: str
+    max_tasks: float = inf
+    max_drift: float = inf
+
+
+def isolation_of(module: str, plain: Sequence[float] | None) -> Isolation | None:
+    """Return the isolation of plain options `[max_tasks, max_drift]`; 0 = no bound, None = none."""
+    if plain is None:
+        return None
+    max_tasks, max_drift = plain
+    return Isolation(module, max_tasks or inf, max_drift or inf)

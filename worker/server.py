@@ -3,8 +3,8 @@
 A shell: it turns messages into events and the core's out-boxes into messages, and decides nothing
 about tasks. It holds no global state, so several workers can live in one loop (`processes=False`).
 
-Messages are written once per iteration of the loop. While the socket is not writable, the out-box
-of the core grows, and the columns of its messages grow with it, so that batches form under load.
+Messages are written once per iteration of the loop. While the socket is not writable, the columns
+of messages in the core's out-box grow, so that batches form under load.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ from .data.parts import PartReader
 from .data.peers import Peers
 from .data.serving import DataServer, for_listening
 from .data.store import Store
+from .isolation import executor_for
 from .leaving import Grace
 from .measuring.numbers import SUFFIX
 from .measuring.status import StatusReporter
@@ -104,8 +105,7 @@ class WorkerServer(SessionOwner):
     ) -> None:
         """Prepare a worker of this configuration; `run` does the work.
 
-        `crashed` is called, on any thread, when weft's own code has failed and the process is to
-        end; None = end the worker only, in order.
+        `crashed` is called, on any thread, when weft's own code has failed; None = end in order.
         """
         self.config = config
         self._offered = announced(config.resources, config.nthreads, config.memory_limit)
@@ -244,7 +244,7 @@ class WorkerServer(SessionOwner):
         context = WorkerContext(self.name, self.address, config.worker_id, folder, config.resources)
         actors = Actors(self.name, self.address, self._loop)
         context.set_own(actors=actors, host=TaskHost(self.name, config.worker_id, self._find))
-        self._executor = TaskExecutor(
+        self._executor = executor_for(config.isolation)(
             WorkerState(config.nthreads, self.address, FEATURES, self._offered),
             context,
             Store(config.memory_limit),

@@ -19,6 +19,7 @@ class OptionsByName(TypedDict, total=False):
     preload: str | os.PathLike[str] | Sequence[str] | None
     env: Mapping[str, str | float] | None
     journal: str | os.PathLike[str] | None
+    isolate: bool
 
 
 class ClusterOptions(OptionsByName, total=False):

@@ -62,7 +62,7 @@ def worker(chosen: Chosen, **options: Any) -> None:
     from ..processes.preloading import module_names
     from ..settings import decide_counts, make_local_directory, parse_memory_limit
     from ..workers.data_places import DataPlaces
-    from ..workers.spilling import memory_fractions, spill_options
+    from ..workers.spilling import isolate_option, memory_fractions, spill_options
 
     given = merged(SETTINGS, options)
     start_log(given[common.LOG_LEVEL])
@@ -94,6 +94,7 @@ def worker(chosen: Chosen, **options: Any) -> None:
         "local_directory": directory,
         "temporary_directory": "" if local_directory is None else directory,
         **spill_options(given, directory, is_named=local_directory is not None),
+        "isolate": isolate_option(given, is_on=given[table.ISOLATE]),
         "preload": module_names(given[table.PRELOAD]),
         "grace_period_s": grace_period,
         "orphan_lease_s": orphan_lease,

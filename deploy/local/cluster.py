@@ -33,7 +33,7 @@ from ...client.modes import Awaited, Blocking, Mode, as_result, waits
 from ...client.shell.current import close_all as close_all_clients
 from ...client.shell.short_tracebacks import short_refusals, short_tracebacks
 from ...protocol.durations import Duration, seconds_of
-from ...protocol.errors import NoAnswer, NotPermitted
+from ...protocol.errors import ConfigError, NoAnswer, NotPermitted
 from ...protocol.host import event_loop
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.stderr_logging import mark_warnings
@@ -48,7 +48,7 @@ from ..cluster import Cluster
 from ..processes.child import Child, take_child
 from ..processes.in_thread import in_thread
 from ..processes.preloading import module_names
-from ..workers.spilling import memory_fractions, spill_options
+from ..workers.spilling import isolate_option, memory_fractions, spill_options
 from . import arguments
 from .log_level import QuietLogs
 
@@ -101,6 +101,8 @@ class LocalCluster(Cluster[Mode]):
         env: environment variables of the worker processes, `{name: value}`.
         journal: a file, or a URL `postgresql://user@host/database`, that records detached jobs,
             with which the next cluster goes on; None = such jobs are refused. See docs/jobs.md.
+        isolate: run each task in a child process of its worker, so that a crash fails that task
+            only; with the bounds of `[worker]` in your settings. See docs/cluster.md.
         security: a token of your own; None or True = a new one, in memory only.
         others: there are no others, except options of dask with their default.
 
@@ -156,6 +158,7 @@ class LocalCluster(Cluster[Mode]):
         preload: str | os.PathLike[str] | Sequence[str] | None = None,
         env: Mapping[str, str | float] | None = None,
         journal: str | os.PathLike[str] | None = None,
+        isolate: bool = False,
         security: Security | bool | None = None,
         **others: Any,
     ) -> None:
@@ -181,6 +184,10 @@ class LocalCluster(Cluster[Mode]):
             self.memory_limit = settings.parse_memory_limit(memory_limit, counts)
             self._settings = read_settings()
             memory_fractions(self._settings)
+            if isolate and not processes:
+                text = "isolated tasks need workers that are processes: leave processes=False out"
+                raise ConfigError(text, "isolate")
+            self._isolate = isolate_option(self._settings, is_on=isolate)
             self._no_worker_timeout_s = self._settings[NO_WORKER_TIMEOUT] or 0.0
             self.resources = Resources().read(resources, "resources")
             self._journal = ""
@@ -352,6 +359,7 @@ class LocalCluster(Cluster[Mode]):
             "temporary_directory": self._files,
             **self._spilling(),
             "preload": self._preload,
+            "isolate": self._isolate,
             "environment": self._environment,
             "listen_address": "",
             "log_level": self._log_level,

@@ -60,6 +60,18 @@ def spill_options(given: Settings, directory: str, *, is_named: bool) -> dict[st
     }
 
 
+def isolate_option(given: Settings, *, is_on: bool) -> list[int] | None:
+    """Return the option of worker processes about isolation; None = they do not isolate.
+
+    Args:
+        given: the settings.
+        is_on: whether they isolate.
+    """
+    if not is_on:
+        return None
+    return [given[table.MAX_TASKS] or 0, given[table.MAX_DRIFT] or 0]
+
+
 def _place(directory: str, *, is_named: bool) -> str:
     if not is_in_memory(directory):
         return directory

@@ -27,7 +27,7 @@ from ...worker.family.config import SupervisorConfig, WorkerSpec
 from ...worker.family.exits import REFUSED, note
 from ...worker.family.supervisor import supervise
 from ...worker.measuring.children import send_user_code_by_value
-from ...worker.policy import fractions_of
+from ...worker.policy import fractions_of, isolation_of
 from ..processes.child import LOG_FORMAT, Parent
 from ..processes.preloading import preload
 from ..processes.titles import set_title
@@ -177,6 +177,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         # Those of a `LocalCluster` share the terminal of the program that shows it.
         keeps_output=find is not None,
         grace_period_s=plain.get("grace_period_s", 0.0),
+        isolation=isolation_of(f"{__package__}.isolated", plain.get("isolate")),
         # The supervisor ends the whole family, with one line, before its workers do so themselves.
         orphan_lease_s=plain.get("orphan_lease_s", 900.0) + 30.0,
     )

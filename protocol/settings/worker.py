@@ -81,6 +81,28 @@ MAX_SPILL: Final[Setting[int | None]] = Setting(
     "disk has room for.",
     shown_default="",
 )
+ISOLATE: Final = Setting(
+    "worker.isolate",
+    Flag(),
+    False,
+    "Run each task in a child process of its worker, one for each thread. A crash there fails that "
+    "task only, and a task that does not end is killed alone. Each result is pickled.",
+)
+MAX_TASKS: Final[Setting[int | None]] = Setting(
+    "worker.max-tasks",
+    OrNone(Whole(1, 1_000_000_000)),
+    None,
+    "With --isolate: tasks that a child process runs before it is replaced. Default: no bound.",
+    shown_default="",
+)
+MAX_DRIFT: Final[Setting[int | None]] = Setting(
+    "worker.max-drift",
+    OrNone(Size()),
+    500_000_000,
+    "With --isolate: a child process is replaced between two tasks when its memory has grown by "
+    "more than this since its first task.",
+    shown_default="500MB",
+)
 NAME: Final[Setting[str | None]] = Setting(
     "worker.name",
     Text("NAME"),

@@ -1,0 +1,268 @@
+"""Tasks in child processes of their worker: crashes, ends from outside, bounds, large values."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import threading
+import time
+
+import psutil
+import pytest
+
+import weft
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=2, isolate=True) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        yield client
+
+
+def is_alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def process(_number=0):
+    return os.getpid()
+
+
+def worker_of(client):
+    """Return the process of the only worker."""
+    (pid,) = client.run(os.getpid).values()
+    return pid
+
+
+def test_tasks_run_in_children_that_are_kept(client):
+    pids = set(client.gather(client.map(process, range(50))))
+    assert 1 <= len(pids) <= 2
+    assert worker_of(client) not in pids
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSEGV, "SIGSEGV")]
+)
+def test_a_signal_that_ends_a_child_fails_that_task_only(client, tmp_path, number, reason):
+    kept = client.submit(lambda: [1, 2], pure=False)
+    assert kept.result(60) == [1, 2]
+    worker = worker_of(client)
+
+    def end(folder):
+        (folder / "begun").touch()
+        os.kill(os.getpid(), number)
+
+    failed = client.submit(end, tmp_path, pure=False)
+    error = failed.exception(60)
+    assert isinstance(error, weft.WorkerDied)
+    assert error.attempts == 1
+    assert reason in error.reason or "out of memory" in error.reason
+    assert client.submit(sum, kept).result(60) == 3
+    assert worker_of(client) == worker
+
+
+def test_a_task_beside_one_that_crashes_goes_on(client, tmp_path, wait_until):
+    def wait_for(path):
+        while not path.exists():
+            time.sleep(0.01)  # workload
+        return os.getpid()
+
+    beside = client.submit(wait_for, tmp_path / "go", pure=False)
+    failed = client.submit(os._exit, 7, pure=False)
+    assert "exit code 7" in failed.exception(60).reason
+    (tmp_path / "go").touch()
+    assert beside.result(60)
+
+
+def test_retries_run_a_crashed_task_again(client, tmp_path):
+    def crash_once(path):
+        if not path.exists():
+            path.touch()
+            os._exit(1)
+        return "done"
+
+    assert client.submit(crash_once, tmp_path / "once", retries=1).result(60) == "done"
+
+
+def stay_in_c(path):
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    path.write_text(str(os.getpid()))
+    ctypes.PyDLL(None).sleep(1000)  # which keeps the interpreter lock
+
+
+def test_a_time_limit_ends_code_that_is_no_python(client, tmp_path, wait_until):
+    worker = worker_of(client)
+    future = client.submit(stay_in_c, tmp_path / "pid", timeout=2)
+    assert isinstance(future.exception(60), weft.TaskTimedOut)
+    wait_until((tmp_path / "pid").exists)
+    wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
+    assert worker_of(client) == worker
+
+
+def test_a_cancelled_task_is_interrupted_and_cleans_up(client, tmp_path, wait_until):
+    def clean_up(folder):
+        try:
+            (folder / "begun").touch()
+            time.sleep(1000)  # workload
+        finally:
+            (folder / "clean").write_text(str(os.getpid()))
+
+    future = client.submit(clean_up, tmp_path, pure=False)
+    wait_until((tmp_path / "begun").exists)
+    future.cancel(running=True)
+    wait_until(lambda: (tmp_path / "clean").exists() and (tmp_path / "clean").read_text())
+    # Its process is kept.
+    wait_until(lambda: is_alive(int((tmp_path / "clean").read_text())))
+    assert client.submit(process, pure=False).result(60)
+
+
+def test_a_task_sees_that_it_is_cancelled(client, tmp_path, wait_until):
+    def look(folder):
+        (folder / "begun").touch()
+        while not weft.get_worker().is_cancelled:
+            time.sleep(0.01)  # workload
+        (folder / "seen").touch()
+
+    future = client.submit(look, tmp_path, pure=False)
+    wait_until((tmp_path / "begun").exists)
+    future.cancel(running=True)
+    wait_until((tmp_path / "seen").exists)
+
+
+def test_tasks_submit_tasks_and_wait_for_them_without_a_seat(client):
+    def recurse(n):
+        if not n:
+            return 0
+        return weft.get_client().submit(recurse, n - 1).result() + 1
+
+    # More of them wait than there are threads.
+    assert client.submit(recurse, 5).result(60) == 5
+
+
+def test_a_coroutine_function_awaits_others(client):
+    async def twice():
+        return 2 * await weft.get_client().submit(len, "abc")
+
+    assert client.submit(twice).result(60) == 6
+
+
+def test_a_task_secedes_and_returns(client):
+    def secede():
+        weft.secede()
+        weft.rejoin()
+        return weft.get_worker().task_key
+
+    future = client.submit(secede, pure=False)
+    assert future.result(60) == future.key
+
+
+def test_arrays_pass_in_files_that_both_map(client):
+    numpy = pytest.importorskip("numpy")
+    made = client.submit(numpy.arange, 5_000_000)
+    changed = client.submit(lambda array: array.__setitem__(0, 7) or int(array[0]), made)
+    assert changed.result(60) == 7
+    # A task that writes to its input has a copy of its own.
+    assert client.submit(lambda array: int(array.sum()), made).result(60) == sum(range(5_000_000))
+    assert made.result(60)[-1] == 4_999_999
+    argument = numpy.ones(1_000_000)
+    assert client.submit(lambda array: float(array.sum()), argument).result(60) == 1e6
+
+
+def test_errors_and_results_that_cannot_be_pickled_are_reported(client):
+    with pytest.raises(ZeroDivisionError) as caught:
+        client.submit(lambda: 1 / 0).result(60)
+    assert any("weft: task" in note for note in caught.value.__notes__)
+    with pytest.raises(weft.UnpicklableResult):
+        client.submit(threading.Lock).result(60)
+
+
+def test_prints_and_records_of_logging_reach_the_client(capsys, wait_until):
+    def speak():
+        print("printed by a child")
+        logging.getLogger("user").warning("logged by a child")
+
+    shown = []
+
+    def are_shown():
+        shown.extend(capsys.readouterr())
+        text = "".join(shown)
+        return "printed by a child" in text and "logged by a child" in text
+
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, isolate=True) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        client.submit(speak).result(60)
+        wait_until(are_shown)
+
+
+def test_actors_live_in_the_worker_itself(client):
+    class Counter:
+        def pid(self):
+            return os.getpid()
+
+    actor = client.submit(Counter, actor=True).result(60)
+    assert actor.pid().result(60) == worker_of(client)
+
+
+def test_a_child_is_replaced_after_its_last_task(monkeypatch):
+    monkeypatch.setenv("WEFT_WORKER_MAX_TASKS", "2")
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, isolate=True) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        pids = [client.submit(process, i).result(60) for i in range(6)]
+    assert pids[0::2] == pids[1::2]
+    assert len(set(pids)) == 3
+
+
+def test_a_child_whose_memory_has_grown_is_replaced(monkeypatch):
+    monkeypatch.setenv("WEFT_WORKER_MAX_DRIFT", "100MB")
+
+    def leak(nbytes):
+        import builtins
+
+        builtins.__dict__.setdefault("leaked", []).append(b"x" * nbytes)
+        return os.getpid()
+
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, isolate=True) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        sizes = [1, 1_000, 200_000_000, 1]
+        pids = [client.submit(leak, size, pure=False).result(60) for size in sizes]
+    assert pids[0] == pids[1] == pids[2] != pids[3]
+
+
+def test_nothing_is_left_of_a_worker_that_is_killed(tmp_path, wait_until):
+    def start_another(path):
+        import subprocess
+
+        other = subprocess.Popen(["sleep", "1000"])
+        path.write_text(f"{os.getpid()} {other.pid}")
+        time.sleep(1000)  # workload
+
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=1, isolate=True) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        running = client.submit(start_another, tmp_path / "pids")
+        wait_until(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text())
+        before = [int(word) for word in (tmp_path / "pids").read_text().split()]
+        os.kill(worker_of(client), signal.SIGKILL)
+        wait_until(lambda: not any(map(is_alive, before)))
+        running.cancel()
+
+
+def test_threads_of_a_program_cannot_isolate():
+    with pytest.raises(weft.ConfigError, match="isolate"):
+        weft.LocalCluster(processes=False, isolate=True)

@@ -1,0 +1,162 @@
+"""A child process of a worker: it gets calls from the thread of one slot, and runs them in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import signal
+import socket
+from typing import Any, Final, cast
+
+from ...protocol.errors import Reschedule
+from ...protocol.host.blocking import on_blocked_here, on_interrupts_here
+from ...protocol.host.host_files import FileGone
+from ...protocol.host.memory import taken_nbytes
+from ...protocol.host.process_role import set_worker_process
+from ...protocol.trust.security import Security
+from ...protocol.values.host_blobs import HostBlob, share
+from ...protocol.values.parts import Taken
+from ...protocol.values.serialize import loads, loads_arguments
+from ...protocol.wire.failure import Failure
+from ..context import TaskHost, WorkerContext, set_worker
+from ..core.tasks import WorkerFunction, WorkerTask
+from ..data.packing import pack_result, short_type_name
+from ..slots.coroutines import as_call
+from ..slots.failing import failure_of
+from ..slots.interrupting import TaskInterrupted
+from .link import Link, as_blob, as_plain
+from .measuring import CallMeter
+from .output import ChildOutput, flush
+from .seat import ChildSeat, SignalGate
+
+#: The kernel ends a child before its worker when memory is out.
+_OOM_SCORE: Final = b"300"
+
+
+class _Child:
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        _, description, output = link.receive()
+        self._gate = SignalGate()
+        self._seat = ChildSeat(link, self._gate)
+        self._output = ChildOutput(self._seat, output)
+        self._context = WorkerContext(*description)
+        self._context.set_own(output=self._output, parts=self._fetch_parts)
+        self._context.here.seat = cast(Any, self._seat)
+        self._functions: dict[bytes, WorkerFunction] = {}
+        self._addresses: list[str] = []
+        self._security: Security | None = None
+        #: the last result, if it is in a file
+        self._kept: HostBlob | None = None
+        set_worker(self._context)
+        on_blocked_here(self._seat.blocked)
+        on_interrupts_here(self._gate)
+
+    def run(self) -> None:
+        """Run calls until the worker closes the socket."""
+        self._link.send("idle", taken_nbytes())
+        while True:
+            try:
+                verb, *message = self._link.receive()
+            except EOFError:
+                return
+            if verb == "call":
+                self._answer(*message)
+                del message
+                gc.collect(0)
+                self._link.send("idle", taken_nbytes())
+
+    def _answer(self, call: dict[str, Any], host: list[Any] | None) -> None:
+        meter = CallMeter()
+        if host is not None:
+            self._know(host)
+        key, attempt, together = call["key"], call["attempt"], call["together"]
+        if call["forgets"]:
+            self._functions.clear()
+        function = self._functions.get(call["function"])
+        if function is None:
+            blob = as_blob(call["function_blob"], is_kept=True)
+            function = WorkerFunction(call["function"], blob)
+            self._functions[function.id] = function
+        task = WorkerTask(key, attempt, 0, function, b"", 0)
+        if together is not None:
+            task.together = together
+        self._output.want_now(*call["output"])
+        self._seat.begin(attempt)
+        answer = self._perform(task, call)
+        self._gate.close()
+        self._context.here.task = None
+        self._seat.attempt = 0
+        flush()
+        self._link.send(*answer, meter.read())
+        # A file is named by this process, so it is kept until the worker has opened it.
+        while self._kept is not None:
+            if self._link.receive()[0] == "taken":
+                self._kept = None
+
+    def _know(self, host: list[Any]) -> None:
+        name, worker_id, addresses, security, task_pass = host
+        self._addresses, self._security = addresses, Security.from_plain(security)
+        if getattr(self._context, "host", None) is None:
+            self._context.set_own(host=TaskHost(name, worker_id, self._find))
+        assert self._context.host is not None
+        self._context.host.task_pass = task_pass
+
+    def _find(self) -> tuple[list[str], Security]:
+        assert self._security is not None
+        return self._addresses, self._security
+
+    def _perform(self, task: WorkerTask, call: dict[str, Any]) -> tuple[Any, ...]:
+        """Run a call; return the message about its end, without what it has used."""
+        here, seat = self._context.here, self._seat
+        here.task = task
+        try:
+            function = task.function.call or self._load(task.function)
+            args, kwargs = loads_arguments(
+                as_blob(call["args"], is_kept=False), [*map(_load_input, call["inputs"])]
+            )
+            self._gate.open()
+            value = function(*args, **kwargs)
+            self._gate.close()
+            seat.end_task()
+            blob = pack_result(value, task.key)
+            self._kept = share(blob)
+            return "done", as_plain(self._kept or blob), short_type_name(value)
+        except BaseException as error:  # of user code: SystemExit ends the task only
+            self._gate.close()
+            with contextlib.suppress(Exception):
+                seat.end_task()
+            if isinstance(error, FileGone):
+                error = Reschedule(f"an input is gone: {error}")
+            return "failed", self._failure(error, task), isinstance(error, TaskInterrupted)
+
+    def _failure(self, error: BaseException, task: WorkerTask) -> Failure:
+        return failure_of(error, task, self._context.name, _Child._load.__code__)
+
+    def _load(self, function: WorkerFunction) -> Any:
+        assert function.blob is not None
+        function.call = as_call(loads(function.blob))
+        return function.call
+
+    def _fetch_parts(self, *asked: Any) -> list[Taken]:
+        is_ok, answer = self._seat.ask("parts", *asked)
+        if not is_ok:
+            raise Reschedule(answer)
+        taken: list[Taken] = loads(as_blob(answer, is_kept=False))
+        return taken
+
+
+def _load_input(plain: Any) -> Any:
+    return loads(as_blob(plain, is_kept=False))
+
+
+def run_child(fd: int) -> None:
+    """Be a child with this descriptor of its socket, until the worker closes the other end."""
+    set_worker_process()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable(all_threads=False)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+        file.write(_OOM_SCORE)
+    with socket.socket(fileno=fd) as sock:
+        _Child(Link(sock)).run()

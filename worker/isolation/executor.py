@@ -1,0 +1,433 @@
+"""Runs each call in a child process of the worker, one for each slot.
+
+The thread of a slot sends the call, with its arguments as they came, and waits for the child. This
+thread does on behalf of the call what that asks for meanwhile: a seat, a part of a value. Arguments
+and results are not unpickled in this process, so user code cannot break it. A child that ends
+during a call fails that call only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.errors import InternalError, WorkerDied
+from ...protocol.host.blocking import TaskWait
+from ...protocol.host.host_files import FileGone
+from ...protocol.host.memory import taken_nbytes
+from ...protocol.values.serialize import dumps, loads_arguments
+from ...protocol.values.sizeof import sizeof
+from ...protocol.wire.messages import OWN_PROCESS, WANTED
+from ...protocol.wire.payload import Blob, blob_nbytes
+from ..core.events import ChunkDone
+from ..data.packing import (
+    RIDE_ALONG_BYTES,
+    RIDE_ALONG_LARGE_BYTES,
+    pack_to_ride_along,
+    short_type_name,
+)
+from ..data.parts_lost import PartsGone
+from ..slots.executor import TaskExecutor
+from ..slots.interrupting import TaskInterrupted
+from .interrupting import ChildInterrupts
+from .link import as_blob, as_plain
+from .process import IsolatedProcess
+
+if TYPE_CHECKING:
+    from ...protocol.wire.failure import Failure
+    from ..context import WorkerContext
+    from ..core.tasks import WorkerTask
+    from ..policy import Isolation
+    from ..slots.seats import SlotSeat
+
+logger: Final = logging.getLogger("weft.worker")
+
+#: A call that was interrupted has this long to end, seconds; then its process is killed.
+KILL_S: Final = 1.0
+#: Functions that a child keeps.
+MAX_FUNCTIONS: Final = 1000
+#: Finished calls are reported at the end of a chunk, or when the last report is older than this.
+_REPORT_AFTER_NS: Final = 1_000_000
+#: How often it is looked how much memory a call takes, if that has a limit, seconds.
+_LOOK_S: Final = 0.1
+
+
+class _Returned:
+    """The result of a call, as it came from the child."""
+
+    __slots__ = ("blob", "type_name")
+
+    def __init__(self, blob: Blob, type_name: str) -> None:
+        self.blob = blob
+        self.type_name = type_name
+
+
+class _CallFailed(Exception):
+    """A call has raised in the child, which has packed that."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+
+
+class IsolatingExecutor(TaskExecutor):
+    """Runs the worker's tasks in children."""
+
+    def __init__(self, isolation: Isolation, *args: Any, **options: Any) -> None:
+        """Prepare; the arguments are those of `TaskExecutor`."""
+        super().__init__(*args, **options)
+        self._isolation = isolation
+        #: {slot: its child}
+        self._children: dict[int, IsolatedProcess] = {}
+        #: Slots whose children have functions of modules that were replaced.
+        self._outdated: dict[int, None] = {}
+        own = self.state, self._contexts, self.store, self.handle, self._crashed
+        self._child_interrupts = ChildInterrupts(self._children, *own)
+        self.interrupts = self._child_interrupts
+
+    def forget_calls(self) -> None:
+        """See `TaskExecutor`: here the children are replaced."""
+        super().forget_calls()
+        self._outdated.update(dict.fromkeys(self._children))
+
+    # --- On a slot's thread -----------------------------------------------------------------------
+
+    def _run_slot(self, slot: int) -> None:
+        try:
+            super()._run_slot(slot)
+        finally:
+            child = self._children.pop(slot, None)
+            if child is not None:
+                child.retire()
+
+    def _run_chunks(self, slot: int, context: WorkerContext) -> None:
+        clock = time.perf_counter_ns
+        take = self.state.slots[slot].chunk.popleft
+        own = self.clocks[slot]
+        here = context.here
+        seat = here.seat
+        assert seat is not None
+        seat.is_given_up = False
+        report, values = self._begin_report(seat)
+        reported = clock()
+        own.begin(reported, self.state.slots[slot].fetched_us)
+        while True:
+            try:
+                task = take()
+            except IndexError:
+                here.task = None
+                more = self._report(report, values)
+                self._note(slot, 0)
+                if not more:
+                    seat.pending = None
+                    own.rest(clock())
+                    self._settle(slot)
+                    return
+                report, values = self._begin_report(seat)
+                reported = clock()
+                own.report(reported)
+                continue
+            self._note(slot, task.attempt)
+            here.task = task
+            self._run_one(task, seat, report, values)
+            end = clock()
+            if end - reported > _REPORT_AFTER_NS and not seat.is_given_up:
+                report.finished = False
+                self._report(report, values)
+                report, values = self._begin_report(seat)
+                reported = end
+
+    def _begin_report(self, seat: SlotSeat) -> tuple[ChunkDone, list[Any]]:
+        seat.pending = ChunkDone(seat.slot, [], [], [], []), []
+        return seat.pending
+
+    def _note(self, slot: int, attempt: int) -> None:
+        if self._started is not None:
+            self._started.note(slot, attempt)
+
+    def _run_one(
+        self, task: WorkerTask, seat: SlotSeat, report: ChunkDone, values: list[Any]
+    ) -> None:
+        start = time.perf_counter_ns()
+        nbytes, blob = 0, None
+        value: Any = None
+        failure: Failure | None = None
+        try:
+            if task.function.id in self._own:
+                value, nbytes, blob = self._call_own(task, seat.slot)
+            else:
+                value = self._call(task, seat)
+                nbytes = max(1, blob_nbytes(value.blob))
+                limit = RIDE_ALONG_BYTES if task.wanted == WANTED else RIDE_ALONG_LARGE_BYTES
+                blob = value.blob if task.wanted and nbytes <= limit else None
+        except _CallFailed as error:
+            failure = error.failure
+        except BaseException as error:
+            failure = self._failure(error, task)
+        if seat.was_used:
+            start += seat.end_task()
+        end = time.perf_counter_ns()
+        self.clocks[seat.slot].run(end, failure is None, failure is not None, 0)
+        if failure is not None:
+            report.failed_attempts.append(task.attempt)
+            report.failed_durations_us.append((end - start) // 1000)
+            report.failures.append(failure)
+        else:
+            values.append(value)
+            report.attempts.append(task.attempt)
+            report.nbytes.append(nbytes)
+            report.durations_us.append((end - start) // 1000)
+            report.results.append(blob)
+
+    def _report(self, report: ChunkDone, values: list[Any]) -> bool:
+        if self.state.busy:
+            report.types = [
+                one.type_name if isinstance(one, _Returned) else short_type_name(one)
+                for one in values
+            ]
+            self.interrupts.memory.look(report.attempts)
+        rows = zip(report.attempts, values, report.nbytes, strict=True)
+        for attempt, value, nbytes in rows:
+            if isinstance(value, _Returned):
+                self.store.put_packed(attempt, value.blob)
+            else:
+                self.store.put([attempt], [value], [nbytes])
+        if (output := self._output) is not None and output.is_filled:
+            self.send_output(output.take(threading.get_ident()))
+        more = self.handle(report, report.slot)
+        if self.store.nbytes > self.store.watched:
+            self.store.relieve([])
+        return more
+
+    def _call_own(self, task: WorkerTask, slot: int) -> tuple[Any, int, Blob | None]:
+        """Run a function of weft's own, which needs the worker: it makes an actor."""
+        gate = self.interrupts.gates[slot]
+        self._child_interrupts.in_threads[task.attempt] = None
+        try:
+            gate.open()
+            call = task.function.call or self._load(task.function)
+            inputs = [self.store.load(record.attempt) for record in task.inputs]
+            args, kwargs = loads_arguments(task.args, inputs)
+            value = call(*args, **kwargs)
+            if task.wanted:
+                blob, nbytes = pack_to_ride_along(value, task.key, task.wanted)
+                return value, nbytes, blob
+            return value, sizeof(value), None
+        finally:
+            del self._child_interrupts.in_threads[task.attempt]
+            gate.close()
+
+    # --- A child ----------------------------------------------------------------------------------
+
+    def _child(self, slot: int) -> IsolatedProcess:
+        """Return the child of a slot, which waits for a call."""
+        if self._outdated.pop(slot, self) is None:
+            self._retire(slot, "a module was replaced")
+        self._settle(slot)
+        child = self._children.get(slot)
+        if child is None:
+            child = self._children[slot] = self._start(slot)
+            child.link.receive()
+        return child
+
+    def _start(self, _slot: int) -> IsolatedProcess:
+        here = self.context
+        keeps = self._output is None or self._output.keeps
+        about = [here.name, here.address, here.worker_id, here.local_directory, here.resources]
+        return IsolatedProcess(self._isolation, [about, keeps])
+
+    def _settle(self, slot: int) -> None:
+        """Wait until the child of a slot has put its last call away; replace it if it is time."""
+        child = self._children.get(slot)
+        if child is None or not child.is_settling:
+            return
+        try:
+            nbytes = child.link.receive()[1]
+        except EOFError:
+            del self._children[slot]
+            logger.warning("a child of worker %s died idle: %s", self.context.name, child.kill()[0])
+            return
+        child.is_settling = False
+        why = child.recycling.note_idle(nbytes)
+        if why:
+            self._retire(slot, why)
+
+    def _retire(self, slot: int, why: str) -> None:
+        child = self._children.pop(slot, None)
+        if child is not None:
+            logger.debug("a child of worker %s is replaced: %s", self.context.name, why)
+            child.retire()
+
+    def _call(self, task: WorkerTask, seat: SlotSeat) -> _Returned:
+        """Run a task in the child of its slot."""
+        inputs = [self._input(record) for record in task.inputs]
+        try:
+            child = self._child(seat.slot)
+        except EOFError:
+            child = self._children.pop(seat.slot)
+            raise self._died(task, child) from None
+        function = task.function
+        if function.blob is None:
+            raise InternalError(f"the function {function.id.hex()} was never sent here")
+        forgets = len(child.functions) >= MAX_FUNCTIONS
+        if forgets:
+            child.functions.clear()
+        output = self._output
+        is_wanted = output is not None and output.client_here() is not None
+        call = {
+            "key": task.key,
+            "attempt": task.attempt,
+            "together": getattr(task, "together", None),
+            "function": function.id,
+            "function_blob": None if function.id in child.functions else as_plain(function.blob),
+            "args": as_plain(task.args),
+            "inputs": inputs,
+            "forgets": forgets,
+            "output": (is_wanted, *((0, {}) if output is None else output.levels)),
+        }
+        child.functions[function.id] = None
+        child.attempt = task.attempt
+        try:
+            child.link.send("call", call, self._host(child))
+            with contextlib.ExitStack() as blocks:
+                return self._converse(child, task, seat, blocks)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._children.pop(seat.slot, None)
+            raise self._died(task, child) from None
+        finally:
+            child.attempt = 0
+
+    def _died(self, task: WorkerTask, child: IsolatedProcess) -> WorkerDied:
+        child.attempt = 0
+        reason, facts = child.kill()
+        logger.warning("task %s has ended its process: %s", task.key, reason)
+        who = f"a child process of {self.context.name}"
+        return WorkerDied(task.key, 1, who, reason, facts)
+
+    def _input(self, record: WorkerTask) -> Any:
+        packed = self.store.pack_near(record.attempt, record.key)
+        if packed is None:
+            packed = dumps(self.store.load(record.attempt))  # which raises that it is gone
+        return as_plain(packed)
+
+    def _host(self, child: IsolatedProcess) -> list[Any] | None:
+        """Return what a client in the child needs, if it does not know that."""
+        host = self.context.host
+        if host is None or child.task_pass == host.task_pass:
+            return None
+        child.task_pass = host.task_pass
+        addresses, security = host.find()
+        plain = security.to_plain()
+        return [host.name, host.worker_id, list(addresses), plain, host.task_pass]
+
+    def _converse(
+        self, child: IsolatedProcess, task: WorkerTask, seat: SlotSeat, blocks: Any
+    ) -> _Returned:
+        """Do what the call asks for until it ends."""
+        usage = getattr(task, "usage", None)
+        kill_at = inf
+        gone: PartsGone | None = None
+        while True:
+            if usage is not None:
+                usage.kind = OWN_PROCESS
+                usage.peak_nbytes = max(usage.peak_nbytes, taken_nbytes(child.pid))
+            left = kill_at - time.monotonic()
+            if left <= 0:  # it has not ended, though it was interrupted
+                del self._children[seat.slot]
+                child.attempt = 0
+                child.kill()
+                raise TaskInterrupted
+            news, is_ready = child.wait(left if usage is None else min(left, _LOOK_S))
+            for verb, *more in news:
+                if verb == "interrupt":
+                    kill_at = time.monotonic() + KILL_S
+                child.pass_on(verb, task.attempt, *more)
+            if not is_ready:
+                continue
+            verb, *what = child.link.receive()
+            if verb in ("done", "failed"):
+                child.is_settling = True
+                _note_used(usage, what.pop())
+                if verb == "failed":
+                    if gone is not None:
+                        raise gone
+                    raise self._failed(task, *what)
+                return self._returned(child, *what)
+            if verb == "blocked":
+                blocks.enter_context(seat.blocked(self._wait_of(child, task, what[0]), what[1]))
+            elif verb == "resumed":
+                blocks.close()
+                child.link.send("answer", None)
+            elif verb == "parts":
+                try:
+                    child.link.send("answer", (True, as_plain(self._parts(what))))
+                except PartsGone as error:
+                    gone = error
+                    child.link.send("answer", (False, str(error)))
+            else:
+                self._do(child, task, seat, verb, what)
+
+    def _do(
+        self, child: IsolatedProcess, task: WorkerTask, seat: SlotSeat, verb: str, what: list[Any]
+    ) -> None:
+        output = self._output
+        if verb == "seceded":
+            seat.secede()
+            child.link.send("answer", None)
+        elif verb == "rejoined":
+            seat.rejoin()
+            child.link.send("answer", None)
+        elif verb == "is_cancelled":
+            child.link.send("answer", self.interrupts.is_asked(task.attempt))
+        elif output is not None and verb == "printed":
+            if (found := output.client_here()) is not None:
+                output.write(*found, *what)
+        elif output is not None and verb == "shown":
+            output.show(task.key, *what)
+        elif output is not None and verb == "logged":
+            output.log(*what)
+        elif output is not None and verb == "followed":
+            output.follow(*what)
+
+    def _parts(self, what: list[Any]) -> Blob:
+        fetch = self.context.parts
+        assert fetch is not None, "it is a worker with a data port"
+        return dumps(fetch(*what))
+
+    def _wait_of(self, child: IsolatedProcess, task: WorkerTask, columns: Any) -> TaskWait | None:
+        if columns is None:
+            return None
+
+        def fail(text: str) -> None:
+            child.tell(task.attempt, "fail", text)
+
+        of = [columns.get(name, []) for name in ("actors", "calls")]
+        return TaskWait(columns.get("keys", []), fail, *of)
+
+    def _returned(self, child: IsolatedProcess, plain: Any, type_name: str) -> _Returned:
+        try:
+            blob = as_blob(plain, is_kept=True)
+        except FileGone as error:
+            raise EOFError("the child that has the result is gone") from error
+        if isinstance(plain, tuple) and plain[0] == "file":
+            child.link.send("taken")
+        return _Returned(bytes(blob) if isinstance(blob, bytearray) else blob, type_name)
+
+    def _failed(self, task: WorkerTask, failure: Failure, is_interrupted: bool) -> BaseException:
+        """Return what to raise for a call that has raised."""
+        if is_interrupted and self.interrupts.was_asked(task.attempt):
+            return TaskInterrupted()
+        return _CallFailed(failure)
+
+
+def _note_used(usage: Any, used: dict[str, int]) -> None:
+    """Note what a call has used of its process, if it is measured."""
+    if usage is not None:
+        usage.kind = OWN_PROCESS
+        usage.peak_nbytes = max(usage.peak_nbytes, used["peak_nbytes"])
+        usage.cpu_us += used["cpu_us"]
+        usage.read_nbytes += used["read_nbytes"]
+        usage.written_nbytes += used["written_nbytes"]

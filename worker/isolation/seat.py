@@ -1,0 +1,165 @@
+"""The seat of a call in a child: what it may do there asks the thread of its slot in the worker."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..slots.interrupting import SlotGate, TaskInterrupted, closed_here
+from .process import NEWS_SIGNAL
+
+if TYPE_CHECKING:
+    from ...protocol.host.blocking import TaskWait
+    from .link import Link
+
+
+class SignalGate(SlotGate):
+    """Where a signal may interrupt the only thread that runs calls."""
+
+    __slots__ = ("_is_open", "is_due")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_open = False
+        #: The call is to end, and has not been interrupted.
+        self.is_due = False
+
+    def open(self) -> None:
+        """Let the thread be interrupted from now on; this may raise `TaskInterrupted` itself."""
+        self._is_open = True
+        if self.is_due:
+            self.is_due = self._is_open = False
+            raise TaskInterrupted
+
+    def close(self) -> None:
+        """Do not let it be interrupted."""
+        self._is_open = False
+
+    @property
+    def is_open(self) -> bool:
+        """True if the thread may be interrupted now."""
+        return self._is_open
+
+
+class ChildSeat:
+    """The seat of the call that runs. For the thread of calls, and handlers of signals there."""
+
+    #: The key of the actor whose thread it is: none.
+    actor = ""
+
+    def __init__(self, link: Link, gate: SignalGate) -> None:
+        self._link = link
+        self.gate = gate
+        #: The call that runs; 0 = none.
+        self.attempt = 0
+        #: A message is being sent or awaited.
+        self.is_busy = False
+        self._is_given_up = False
+        self._depth = 0
+        #: What the call waits for.
+        self._wait: TaskWait | None = None
+        self._at_end: dict[Callable[[], object], None] = {}
+        signal.signal(NEWS_SIGNAL, self._on_news)
+
+    def begin(self, attempt: int) -> None:
+        """Begin a call."""
+        self.attempt = attempt
+        self._is_given_up = self.gate.is_due = False
+        self._depth = 0
+
+    # --- Messages ---------------------------------------------------------------------------------
+
+    def send(self, *message: Any) -> None:
+        """Tell the worker something."""
+        with closed_here():
+            self.is_busy = True
+            try:
+                self._link.send(*message)
+            finally:
+                self.is_busy = False
+
+    def ask(self, *message: Any) -> Any:
+        """Tell the worker something and return its answer."""
+        with closed_here():
+            self.is_busy = True
+            try:
+                self._link.send(*message)
+                while True:
+                    verb, *answer = self._link.receive()
+                    if verb == "answer":
+                        return answer[0]
+                    self._take_news(verb, *answer)
+            finally:
+                self.is_busy = False
+
+    def _on_news(self, _number: int, _frame: object) -> None:
+        if self.is_busy or not self.attempt:
+            return  # whoever receives the next message has this one before it
+        self.is_busy = True
+        try:
+            while self._link.is_ready():
+                self._take_news(*self._link.receive())
+        except EOFError:
+            return  # the guard ends this process
+        finally:
+            self.is_busy = False
+        if self.gate.is_due and self.gate.is_open:
+            self.gate.open()
+
+    def _take_news(self, verb: str, attempt: int, text: str = "") -> None:
+        if attempt != self.attempt:
+            return
+        if verb == "interrupt":
+            self.gate.is_due = True
+        elif self._wait is not None:
+            self._wait.fail(text)
+
+    # --- What a call may do -----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def blocked(self, wait: TaskWait | None = None, may_park: bool = False) -> Iterator[None]:
+        """See `SlotSeat.blocked`."""
+        if self._depth or self._is_given_up or not self.attempt:
+            yield
+            return
+        self._depth = 1
+        self._wait = wait
+        self.send("blocked", None if wait is None else wait.columns, may_park)
+        try:
+            yield
+        except TaskInterrupted:  # it ends: a seat may not be free for long
+            self._is_given_up = True
+            raise
+        finally:
+            self._wait = None
+            self._depth = 0
+            if not self._is_given_up:
+                self.ask("resumed")
+
+    def secede(self) -> None:
+        """See `SlotSeat.secede`."""
+        if not self._is_given_up:
+            self._is_given_up = True
+            self.ask("seceded")
+
+    def rejoin(self) -> None:
+        """See `SlotSeat.rejoin`."""
+        if self._is_given_up:
+            self._is_given_up = False
+            self.ask("rejoined")
+
+    def is_cancelled(self, attempt: int) -> bool:
+        """Return whether the call is to end."""
+        return self.gate.is_due or bool(self.ask("is_cancelled"))
+
+    def when_task_ends(self, action: Callable[[], object]) -> None:
+        """Call `action` when the call has ended, before its end is reported."""
+        self._at_end[action] = None
+
+    def end_task(self) -> None:
+        """Do what is due at the end of the call."""
+        actions, self._at_end = list(self._at_end), {}
+        for action in actions:
+            action()
