@@ -185,7 +185,7 @@ def test_errors_and_results_that_cannot_be_pickled_are_reported(client):
         client.submit(threading.Lock).result(60)
 
 
-def test_prints_and_records_of_logging_reach_the_client(capsys, wait_until):
+def test_prints_and_records_of_logging_reach_the_client(capsys, caplog, wait_until):
     def speak():
         print("printed by a child")
         logging.getLogger("user").warning("logged by a child")
@@ -195,11 +195,11 @@ def test_prints_and_records_of_logging_reach_the_client(capsys, wait_until):
     def are_shown():
         shown.extend(capsys.readouterr())
         text = "".join(shown)
-        return "printed by a child" in text and "logged by a child" in text
+        return ") printed by a child" in text and "logged by a child" in text + caplog.text
 
     with (
         weft.LocalCluster(n_workers=1, threads_per_worker=1, isolate=True) as cluster,
-        weft.Client(cluster) as client,
+        weft.Client(cluster, forward_output=True) as client,
     ):
         client.submit(speak).result(60)
         wait_until(are_shown)
