@@ -14,8 +14,8 @@ from ..records.tasks import TaskGroup
 from .entries import Entry, JobAdded, JobEnded, RowsChanged
 
 if TYPE_CHECKING:
-    from ....protocol.wire.options import TaskOptions
     from ....protocol.wire.message import Message
+    from ....protocol.wire.options import TaskOptions
     from ..state import SchedulerState
 
 #: Results that are to be recorded, in bytes. With more of them the next ones stay with workers, so
