@@ -140,7 +140,7 @@ def test_the_oldest_results_of_rows_are_dropped_and_their_states_stay(opened, mo
     assert described(opened, "a/0")["state"] == "done"
 
 
-def test_so_many_of_the_oldest_results_of_rows_are_dropped_that_the_others_have_room(
+def test_the_oldest_results_of_rows_are_dropped_until_the_bytes_of_the_others_fit(
     opened, monkeypatch
 ):
     monkeypatch.setattr(module, "_COMMITS_BETWEEN", 2)
