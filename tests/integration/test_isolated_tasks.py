@@ -49,6 +49,15 @@ def test_tasks_run_in_children_that_are_kept(client):
     assert worker_of(client) not in pids
 
 
+def test_a_task_has_the_numbers_of_its_own_process(client):
+    future = client.submit(lambda n: sum(bytearray(b"1") * n), 100_000_000, pure=False)
+    future.result(60)
+    used = future.measured()
+    assert not used.is_shared
+    assert used.peak_rss > 100_000_000
+    assert used.cpu_s > 0
+
+
 @pytest.mark.parametrize(
     ("number", "reason"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSEGV, "SIGSEGV")]
 )

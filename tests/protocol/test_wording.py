@@ -71,7 +71,7 @@ def test_the_first_names_are_listed_with_the_number_of_the_others(names, n, text
     assert listed(names, n) == text
 
 
-def test_what_an_optional_part_needs_is_installed_from_a_checkout_as_well():
+def test_the_needs_of_an_optional_part_are_installed_from_a_checkout_as_well():
     text = how_to_install("postgres")
     assert (
         text == "pip install 'weft[postgres]', or in a checkout of weft: pip install '.[postgres]'"

@@ -24,6 +24,7 @@ from ...protocol.values.sizeof import sizeof
 from ...protocol.wire.messages import OWN_PROCESS, WANTED
 from ...protocol.wire.payload import Blob, blob_nbytes
 from ..core.events import ChunkDone
+from ..core.tasks import usage_of
 from ..data.packing import (
     RIDE_ALONG_BYTES,
     RIDE_ALONG_LARGE_BYTES,
@@ -40,7 +41,7 @@ from .process import IsolatedProcess
 if TYPE_CHECKING:
     from ...protocol.wire.failure import Failure
     from ..context import WorkerContext
-    from ..core.tasks import WorkerTask
+    from ..core.tasks import AttemptUsage, WorkerTask
     from ..policy import Isolation
     from ..slots.seats import SlotSeat
 
@@ -170,7 +171,9 @@ class IsolatingExecutor(TaskExecutor):
         if seat.was_used:
             start += seat.end_task()
         end = time.perf_counter_ns()
-        self.clocks[seat.slot].run(end, failure is None, failure is not None, 0)
+        own = self.clocks[seat.slot]
+        own.usage.end_task(task, end, end - start, self.handle)
+        own.run(end, failure is None, failure is not None, 0)
         if failure is not None:
             report.failed_attempts.append(task.attempt)
             report.failed_durations_us.append((end - start) // 1000)
@@ -327,12 +330,13 @@ class IsolatingExecutor(TaskExecutor):
         self, child: IsolatedProcess, task: WorkerTask, seat: SlotSeat, blocks: Any
     ) -> _Returned:
         """Do what the call asks for until it ends."""
-        usage = getattr(task, "usage", None)
+        is_limited = hasattr(task, "usage")
+        usage = usage_of(task)
+        usage.kind = OWN_PROCESS
         kill_at = inf
         gone: PartsGone | None = None
         while True:
-            if usage is not None:
-                usage.kind = OWN_PROCESS
+            if is_limited:
                 usage.peak_nbytes = max(usage.peak_nbytes, taken_nbytes(child.pid))
             left = kill_at - time.monotonic()
             if left <= 0:  # it has not ended, though it was interrupted
@@ -340,7 +344,7 @@ class IsolatingExecutor(TaskExecutor):
                 child.attempt = 0
                 child.kill()
                 raise TaskInterrupted
-            news, is_ready = child.wait(left if usage is None else min(left, _LOOK_S))
+            news, is_ready = child.wait(min(left, _LOOK_S) if is_limited else left)
             for verb, *more in news:
                 if verb == "interrupt":
                     kill_at = time.monotonic() + KILL_S
@@ -423,11 +427,9 @@ class IsolatingExecutor(TaskExecutor):
         return _CallFailed(failure)
 
 
-def _note_used(usage: Any, used: dict[str, int]) -> None:
-    """Note what a call has used of its process, if it is measured."""
-    if usage is not None:
-        usage.kind = OWN_PROCESS
-        usage.peak_nbytes = max(usage.peak_nbytes, used["peak_nbytes"])
-        usage.cpu_us += used["cpu_us"]
-        usage.read_nbytes += used["read_nbytes"]
-        usage.written_nbytes += used["written_nbytes"]
+def _note_used(usage: AttemptUsage, used: dict[str, int]) -> None:
+    """Note what a call has used of its process."""
+    usage.peak_nbytes = max(usage.peak_nbytes, used["peak_nbytes"])
+    usage.cpu_us += used["cpu_us"]
+    usage.read_nbytes += used["read_nbytes"]
+    usage.written_nbytes += used["written_nbytes"]
