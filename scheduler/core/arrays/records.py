@@ -40,6 +40,7 @@ class Array:
     """
 
     __slots__ = (
+        "again",
         "asked",
         "chunks",
         "is_cancelled",
@@ -67,6 +68,9 @@ class Array:
         #: {number of an entry: the positions of rows} whose ends are being recorded
         self.writing: dict[int, list[int]] = {}
         self.n_entries = 0
+        #: {position: the first entry that says so} of rows that are to run again, until an entry
+        #: that says so is recorded. The next ones say so, too: they have the chunk as it is then.
+        self.again: dict[int, int] = {}
         #: rows below this one have ended, or are live
         self.next = 0
         #: {position: (peer, request)} of those that wait for the end of a row

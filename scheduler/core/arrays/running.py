@@ -315,10 +315,14 @@ def _record(
     """Have the ends of rows recorded, and those that run again, with their chunks as these are."""
     array.n_entries += 1
     array.writing[array.n_entries] = positions
+    array.again.update(dict.fromkeys(again, array.n_entries))
+    ended = set(positions)
+    # Of others that have ended since then, lines may be kept.
+    again = [p for p in array.again if array.state_of(p) in (0, DONE_WITH_NONE) or p in ended]
     chunks = array.packed([*positions, *again])
-    append(state, RowsChanged(task.key, chunks, ends, [*again]))
+    append(state, RowsChanged(task.key, chunks, ends, again))
     n = array.n_entries
-    when_written(state, partial(_on_written, task=task, array=array, n=n, ends=ends, again=again))
+    when_written(state, partial(_on_written, task=task, array=array, n=n, ends=ends))
 
 
 def _on_written(
@@ -328,14 +332,14 @@ def _on_written(
     array: Array,
     n: int,
     ends: list[RowEnded],
-    again: Sequence[int],
 ) -> None:
     """Let rows leave the window whose ends are recorded; try again what could not be."""
     if arrays_of(state).get(task) is not array or n not in array.writing:
         return
     if error:
-        state.call_after(RETRY_S, _record_again, task, array, n, ends, again)
+        state.call_after(RETRY_S, _record_again, task, array, n, ends)
         return
+    array.again = {p: first for p, first in array.again.items() if first > n}
     positions = array.writing.pop(n)
     _let_go(state, map(array.key_of, positions))
     for position in positions if array.asked else ():
@@ -344,21 +348,15 @@ def _on_written(
 
 
 def _record_again(
-    state: SchedulerState,
-    task: SchedulerTask,
-    array: Array,
-    n: int,
-    ends: list[RowEnded],
-    again: Sequence[int],
+    state: SchedulerState, task: SchedulerTask, array: Array, n: int, ends: list[RowEnded]
 ) -> None:
     if arrays_of(state).get(task) is not array:
         return
     positions = array.writing.pop(n)  # others are to run again since then, or have done so
-    again = [one for one in again if array.state_of(one) in (0, DONE_WITH_NONE)]  # no line is kept
-    if positions or again:
+    if positions or array.again:
         are_left = set(positions)
         left = [end for end in ends if end.position in are_left]
-        _record(state, task, array, positions, left, again)
+        _record(state, task, array, positions, left)
     touch(state, task)
 
 

@@ -79,3 +79,21 @@ def test_rows_that_are_cancelled_are_recorded_later_and_their_user_knows(board, 
     disk.commit(board)
     assert disk.states() == "c----c"
     board.drop_rest()
+
+
+def test_an_entry_that_is_recorded_before_says_as_well_which_rows_run_again(board, disk):
+    client, worker = board.client(), board.worker(nthreads=4)
+    board.send(client, array())
+    disk.commit(board)
+    board.raise_(worker, "a/1")
+    disk.commit(board)
+    disk.error = "the disk is full"
+    ask(board, disk, client, "retry_rows", rows=["1"])
+    disk.error = ""
+    end(board, disk, worker, 0)
+    assert disk.states() == "d-----"
+    assert 1 not in disk.kept["a"], "no failure is kept of a row that is to run again"
+    assert not disk.left
+    board.tick(RETRY_S + 0.1)
+    assert not disk.left, "it is recorded by then"
+    board.drop_rest()
