@@ -85,6 +85,28 @@ def test_nothing_is_assigned_behind_a_resource_that_is_not_given_back_for_a_whil
     board.drop_rest()
 
 
+def test_nothing_waits_behind_a_resource_of_a_task_that_waits_for_others(board):
+    client, worker = board.client(), board.worker(resources=GPU, facts=COUNTS)
+    learn(board, client, worker, us=1000)
+    board.send(client, graph("parent", resources=GPU))
+    board.send(worker, m.AttemptsBlocked(attempts=[board.attempt("parent")]))
+    out = board.send(client, graph("child", resources=GPU, blob=None))
+    assert not assigned(out, worker), "parent has it until others have run, perhaps child"
+    other = board.worker("other", resources=GPU, facts=COUNTS)
+    assert board.where("child") == other
+    board.drop_rest()
+
+
+def test_a_task_that_waits_without_a_resource_is_no_reason_to_hold_back_others(board):
+    client, worker = board.client(), board.worker(resources=GPU, facts=COUNTS)
+    learn(board, client, worker, us=1000)
+    board.send(client, graph("parent"))
+    board.send(worker, m.AttemptsBlocked(attempts=[board.attempt("parent")]))
+    out = board.send(client, graph("a b", resources=GPU, blob=None))
+    assert list(assigned(out, worker)) == ["a", "b"]
+    board.drop_rest()
+
+
 def test_tasks_that_wait_for_a_resource_hold_no_thread(board):
     client, worker = board.client(), board.worker(nthreads=4, resources=GPU, facts=COUNTS)
     learn(board, client, worker, us=1000)
