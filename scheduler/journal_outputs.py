@@ -51,9 +51,13 @@ def drop_oldest_outputs(database: Database) -> None:
             SELECT number FROM (
                 SELECT number, sum(nbytes) OVER (ORDER BY number DESC) AS total FROM job_outputs
             ) AS sums WHERE total > ?
-        ) OR NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key = job_outputs.job)
+        )
         """,
         (MAX_NBYTES,),
+    )
+    database.execute(
+        "DELETE FROM job_outputs "
+        "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key = job_outputs.job)"
     )
 
 
