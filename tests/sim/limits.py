@@ -15,6 +15,7 @@ import weft.worker.core.fetching
 import weft.worker.core.seats
 import weft.worker.core.slots
 from weft.scheduler.core.arrays import running as running_arrays
+from weft.scheduler.core.categories import stragglers
 from weft.scheduler.core.journal import resubmission
 from weft.scheduler.core.promises import feature as promises
 from weft.scheduler.core.recurring import feature as recurring_jobs
@@ -47,6 +48,7 @@ def of_modules(plan: Plan, memory: Limits | None, recurring: Recurring) -> ExitS
         (weft.scheduler.core.coordination.cycles, "MAX_NAMED", 1000),
         (weft.scheduler.core.memory.full, "SWING_NBYTES", swing),
         (recurring_jobs, "GRACE_S", GRACE_S if recurring.are_some else recurring_jobs.GRACE_S),
+        (stragglers, "LEAST_ENDED", 3),
         (running_arrays, "WINDOW", arrays.WINDOW),
         (running_arrays, "LEAST_WINDOW", arrays.LEAST_WINDOW),
         # Values are no pickles here.
