@@ -79,8 +79,8 @@ NO_FUNCTION = WorkerFunction(b"", None)
 class AttemptUsage:
     """What an attempt may use, and what it has used so far.
 
-    Who runs it in processes of its own writes this in the thread of its slot, and the loop reads it
-    (see `usage_of`).
+    An executor that runs it in processes of its own writes this in the thread of its slot, and the
+    loop reads it (see `usage_of`).
     """
 
     __slots__ = (

@@ -34,7 +34,7 @@ MAX_FOR_MS: Final = 10 * 366 * 86_400_000
 MAX_REASON_CHARS: Final = 200
 
 
-class Block:
+class WorkerBlock:
     """One name that is blocked: by whom, and why ("" = that was not said)."""
 
     __slots__ = ("by", "reason", "until")
@@ -50,7 +50,7 @@ class Block:
         return f"blocked by {self.by}" + (f": {self.reason}" if self.reason else "")
 
 
-class Blocks(dict[str, Block]):
+class Blocks(dict[str, WorkerBlock]):
     """{name of a worker, its address or its host: what blocks it}."""
 
 
@@ -64,7 +64,7 @@ def is_barred(ws: WorkerHandle) -> bool:
     return ws.closed & BARRED != 0
 
 
-def block_of(state: SchedulerState, ws: WorkerHandle) -> Block | None:
+def block_of(state: SchedulerState, ws: WorkerHandle) -> WorkerBlock | None:
     """Return what blocks a worker; None = it is not blocked. O(blocks)."""
     blocks = blocks_of(state)
     return next((block for name, block in blocks.items() if ws.is_named((name,))), None)
@@ -75,7 +75,7 @@ def block(state: SchedulerState, names: list[str], by: str, reason: str, for_ms:
     blocks = blocks_of(state)
     for name in dict.fromkeys(names):
         _end(state, name)
-        blocks[name] = Block(by, reason)
+        blocks[name] = WorkerBlock(by, reason)
         if for_ms:
             blocks[name].until = state.call_after(for_ms / 1000, _on_over, name)
     _apply(state)

@@ -36,7 +36,7 @@ def report(board: Board, peer: int, key: str, *, cpu_us: int = 5, kind: int = m.
 
 
 @pytest.mark.parametrize("kind", [m.OWN_PROCESS, m.ALONE, m.SHARED])
-def test_what_was_measured_is_known_after_the_end(kind):
+def test_measured_numbers_are_known_after_the_end(kind):
     board = Board()
     client, worker = board.client(), board.worker("w1")
     board.send(client, graph("a"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.scheduler.core.blocking.feature import Block, blocks_of
+from weft.scheduler.core.blocking.feature import WorkerBlock, blocks_of
 
 
 def end_without_a_time(b: Any) -> None:
     """Let the time of a block be over without its end."""
-    one = Block("ann", "")
+    one = WorkerBlock("ann", "")
     one.until = b.state.call_after(1.0, print)
     b.state.deadlines.cancel(one.until)
     blocks_of(b.state)["elsewhere"] = one
@@ -19,7 +19,7 @@ def end_without_a_time(b: Any) -> None:
 #: {invariant: what breaks it}, of a `Broken` board
 BLOCKING_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "barred workers are those that are blocked": lambda b: blocks_of(b.state).update(
-        {ws.name: Block("ann", "") for ws in b.state.workers.values()}
+        {ws.name: WorkerBlock("ann", "") for ws in b.state.workers.values()}
     ),
     "a block that ends has a time that is to come": end_without_a_time,
 }

@@ -135,7 +135,8 @@ def test_a_worker_that_is_paused_is_described_so_with_what_fills_its_memory(boar
     described = describe_worker(board.state, board.state.workers[w])
     assert (described["is_paused"], described["why_not"]) == (True, text)
     assert described["metrics"]["spilled"] == int(0.9 * GIB)
-    assert count_workers(board.state) == {"running": 0, "paused": 1, "leaving": 0, "away": 0}
+    states = {"running": 0, "paused": 1, "blocked": 0, "leaving": 0, "away": 0}
+    assert count_workers(board.state) == states
     lines = {line["code"]: line["what"] for line in overview(board.state)["health"]}
     assert "1 worker is paused, and it gets no task" in lines["workers-paused"]
 

@@ -97,7 +97,7 @@ def block(board: Board, worker: int, key: str, *keys: str) -> int:
     return attempt
 
 
-def test_what_cannot_begin_does_not_hold_back_what_a_task_waits_for(board):
+def test_a_task_that_cannot_begin_does_not_hold_back_one_that_another_waits_for(board):
     user_limits_of(board.state).max_running = 1
     worker = board.worker(nthreads=2, resources=ALL, facts=COUNTS)
     ann = board.client("a", user="ann")
@@ -118,7 +118,7 @@ def test_what_cannot_begin_does_not_hold_back_what_a_task_waits_for(board):
     board.drop_rest()
 
 
-def test_what_is_behind_a_task_that_waits_does_not_hold_back_what_it_waits_for(board):
+def test_a_task_behind_one_that_waits_does_not_hold_back_what_that_waits_for(board):
     worker = board.worker(nthreads=2, resources=ALL, facts=COUNTS)
     ann = board.client("a", user="ann")
     board.send(ann, graph("known"))
@@ -145,7 +145,7 @@ def test_a_task_of_another_user_may_wait_for_what_is_held_back(board):
     board.drop_rest()
 
 
-def test_what_can_begin_soon_goes_before_what_a_task_waits_for(board):
+def test_a_task_that_can_begin_soon_goes_before_one_that_another_waits_for(board):
     user_limits_of(board.state).max_running = 1
     worker = board.worker(nthreads=2, resources=ALL, facts=COUNTS)
     ann = board.client("a", user="ann")

@@ -155,7 +155,7 @@ def test_a_function_that_took_some_time_is_reported_with_the_peak_of_its_process
     assert not worker.state.record(MeasuredAttempts)
 
 
-def test_what_an_executor_has_written_of_other_processes_is_kept():
+def test_numbers_of_other_processes_that_an_executor_has_written_are_kept():
     worker = Hands()
     worker.receive(assign("1 a"))
     usage = usage_of(worker.start())
@@ -180,7 +180,7 @@ def test_failed_attempts_are_marked():
     assert (report.attempts, report.failed) == ([1], [1])
 
 
-def test_what_a_dropped_attempt_has_used_is_not_reported():
+def test_numbers_of_a_dropped_attempt_are_not_reported():
     worker = Hands()
     worker.receive(assign("1 a"))
     worker.start()
