@@ -233,13 +233,14 @@ def _register_worker(state: SchedulerState, peer: int, message: m.RegisterWorker
     """Go on with the record of a worker that is back, or make a new one."""
     ws = state.workers_by_id.get(message.worker_id)
     new = WorkerHandle(peer, message, state.now)
+    if ws is not None and ws.peer in state.roles:
+        state.supersede(ws.peer)
+        ws = state.workers_by_id.get(message.worker_id)  # one that is not waited for is gone
     if ws is None or message.last_epoch != state.epoch or not _is_same(ws, new):
         _add_worker(state, new)
         if message.last_epoch:
             expect_inventory(state, new)
         return
-    if ws.peer in state.roles:
-        state.supersede(ws.peer)
     del state.workers[ws.peer]
     state.outboxes.pop(ws.peer, None)
     ws.peer = peer
@@ -259,13 +260,10 @@ def _is_same(ws: WorkerHandle, new: WorkerHandle) -> bool:
 
 
 def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
-    old = state.workers_by_id.get(ws.worker_id)
-    if old is not None:
-        _end_worker(state, old)
     # The worker that listened there before is gone, or this one could not listen there.
-    old = state.workers_by_address.get(ws.address)
-    if old is not None:
-        _end_worker(state, old)
+    for old in (state.workers_by_id.get(ws.worker_id), state.workers_by_address.get(ws.address)):
+        if old is not None:
+            _end_worker(state, old)
     while ws.name in state.staying:
         ws.name = f"{ws.name}-{ws.worker_id[:6]}"
     state.workers[ws.peer] = ws

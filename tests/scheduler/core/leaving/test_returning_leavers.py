@@ -177,3 +177,14 @@ def test_a_result_of_a_leaver_whose_client_is_back_later_is_moved_at_once():
     alice = board.client("alice", last_epoch=3)
     assert to_hold(board.send(alice, graph("x"), m.Resubmitted()), w1) == ["x"]
     board.drop_rest()
+
+
+def test_a_leaver_with_nothing_that_is_back_before_its_end_was_seen_goes_on_leaving():
+    board = Board(away_s=5.0)
+    first = board.worker("w0")
+    board.send(first, LEAVE[0])
+    again = come_back(board)
+    assert may_go(board.out, again)
+    assert [*board.state.workers] == [again]
+    board.send(again, m.Bye(reason="SIGTERM"))
+    board.drop_rest()
