@@ -113,7 +113,7 @@ def _abort(state: SchedulerState, task: SchedulerTask, other: WorkerHandle) -> N
     stragglers.n_aborted[task] = stragglers.n_aborted.get(task, 0) + 1
     abandon(state, task)
     take_back_from(state, ws, {task: None})
-    interrupt(state, ws, [attempt], "straggling")
+    interrupt(state, ws, [attempt])  # results of others are at its worker, which may be slow
     # It may be held back, by a limit of its user for instance: then it begins when that is over.
     if task.state == QUEUED:
         move(state, task, WAITING)

@@ -40,13 +40,15 @@ def interrupt_cancelled(state: SchedulerState, ws: WorkerHandle, keys: dict[int,
     interrupt(state, ws, list(keys), "cancelled")
 
 
-def interrupt(state: SchedulerState, ws: WorkerHandle, attempts: list[int], why: str) -> None:
+def interrupt(state: SchedulerState, ws: WorkerHandle, attempts: list[int], why: str = "") -> None:
     """Have dropped attempts interrupted, and their process ended if some go on.
 
-    They were noted as interrupted. `why` is a word: the tasks are "cancelled" or "overdue".
+    They were noted as interrupted. `why` is a word: the tasks are "cancelled" or "overdue"; without
+    it the process is not ended.
     """
     state.send(ws.peer, m.InterruptAttempts(attempts=attempts))
-    state.call_after(END_PROCESS_AFTER_S, _end_process, ws, attempts, why)
+    if why:
+        state.call_after(END_PROCESS_AFTER_S, _end_process, ws, attempts, why)
     interruptions_of(state).n_interrupted += len(attempts)
 
 

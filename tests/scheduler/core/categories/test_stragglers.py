@@ -9,6 +9,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.categories.records import Stragglers, categories_of
 from weft.scheduler.core.categories.stragglers import LEAST_ENDED
+from weft.scheduler.core.interruption.interrupting import END_PROCESS_AFTER_S
 
 from ...builders import Board, assigned, dropped, graph, sent_keys
 from .builders import measured, worker
@@ -55,6 +56,18 @@ def test_a_straggler_is_ended_and_begun_on_another_worker(board):
     out = board.finish(b, "x")
     assert sent_keys(out, client, m.ResultsReady) == ["x"]
     assert categories_of(board.state).by_name["fits"].times.n_aborted == 1
+
+
+def test_the_process_of_a_straggler_that_goes_on_is_not_ended(board):
+    client, supervisor = board.client(), board.supervisor()
+    a = board.worker("a", supervisor_id="sup")
+    learn(board, client, a)
+    board.send(client, shared("x"))
+    b = board.worker("b")
+    board.tick(4.5)
+    assert board.where("x") == b
+    board.finish(b, "x")
+    assert not board.tick(2 * END_PROCESS_AFTER_S).of(supervisor, m.EndWorkers)
 
 
 def test_the_next_limit_is_twice_as_high(board):
