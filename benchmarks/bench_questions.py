@@ -105,7 +105,7 @@ def measure(cluster: Cluster) -> dict[str, list[float]]:
     """Return the CPU seconds of the pages of each question."""
     choose = random.Random(1)
     arguments: dict[str, Callable[[], dict[str, Any]]] = {
-        name: lambda: {"keys": choose.sample(cluster.keys, MAX_KEYS)}
+        name: lambda: {"keys": choose.sample(cluster.keys, MAX_KEYS), "key": cluster.keys[0]}
         for name in cluster.state.features.questions
     }
     for name in ("cluster", "workers", "clients", "processing"):

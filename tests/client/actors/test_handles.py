@@ -177,10 +177,10 @@ def test_calls_through_a_closed_client_are_refused(cluster):
 
 FIRST_USES = """
 import threading
-from weft.deploy.workers.workers import _offer_client
+from weft.deploy.workers.offering import offer_client
 from weft.protocol.values import actors
 
-_offer_client()
+offer_client()
 
 def use():
     barrier.wait(30)

@@ -98,7 +98,8 @@ def test_a_wait_ends_with_the_numbers():
         with (
             weft.Client(Unscaled()) as client,
             pytest.raises(
-                TimeoutError, match=r"not 2 workers after 0\.1 s: 1 running, 0 paused, 0 leaving"
+                TimeoutError,
+                match=r"not 2 workers after 0\.1 s: 1 running, 0 paused, 0 blocked, 0 leaving",
             ),
         ):
             client.scale(2, wait=True, timeout="100ms")
