@@ -79,6 +79,34 @@ def test_a_signal_that_ends_a_child_fails_that_task_only(client, tmp_path, numbe
     assert worker_of(client) == worker
 
 
+def fork_another(path):
+    """Fork a process that goes on, which has nothing to do with the worker."""
+    if not os.fork():
+        print("from a forked process")
+        path.with_suffix(".asked").write_text(str(weft.get_worker().is_cancelled))
+        time.sleep(1000)  # workload
+
+
+def start_another(path):
+    os.system("sleep 1000 &")
+
+
+@pytest.mark.parametrize("leave_another", [fork_another, start_another])
+def test_a_crash_is_seen_although_a_process_of_the_task_goes_on(client, tmp_path, leave_another):
+    asked = tmp_path / "path.asked"
+
+    def crash():
+        leave_another(tmp_path / "path")
+        while leave_another is fork_another and not (asked.exists() and asked.read_text()):
+            time.sleep(0.01)  # workload
+        os._exit(7)
+
+    failed = client.submit(crash, pure=False)
+    assert "exit code 7" in failed.exception(60).reason
+    if leave_another is fork_another:
+        assert asked.read_text() == "False"
+
+
 def test_a_task_beside_one_that_crashes_goes_on(client, tmp_path, wait_until):
     def wait_for(path):
         while not path.exists():

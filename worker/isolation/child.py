@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from ...protocol.errors import Reschedule
 from ...protocol.host.blocking import on_blocked_here, on_interrupts_here
+from ...protocol.host.forks import after_fork
 from ...protocol.host.host_files import FileGone
 from ...protocol.host.memory import taken_nbytes
 from ...protocol.host.process_role import set_worker_process
@@ -52,6 +53,16 @@ class _Child:
         set_worker(self._context)
         on_blocked_here(self._seat.blocked)
         on_interrupts_here(self._gate)
+
+    def leave(self) -> None:
+        """Leave the socket to the parent, in a process that a call has forked.
+
+        With a copy of it there the worker would not see the end of this child. What that process
+        prints would come in the middle of other messages.
+        """
+        self._link.close()
+        self._seat.leave()
+        self._output.want_now(False, 0, {})
 
     def run(self) -> None:
         """Run calls until the worker closes the socket."""
@@ -159,4 +170,7 @@ def run_child(fd: int) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
         file.write(_OOM_SCORE)
     with socket.socket(fileno=fd) as sock:
-        _Child(Link(sock)).run()
+        sock.set_inheritable(False)  # programs that a call starts do not have it
+        child = _Child(Link(sock))
+        after_fork(child.leave)
+        child.run()

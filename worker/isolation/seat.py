@@ -69,6 +69,12 @@ class ChildSeat:
         self._is_given_up = self.gate.is_due = False
         self._depth = 0
 
+    def leave(self) -> None:
+        """Ask the worker for nothing any more: this process was forked by a call."""
+        self.attempt = 0
+        self._is_given_up = True
+        signal.signal(NEWS_SIGNAL, signal.SIG_DFL)
+
     # --- Messages ---------------------------------------------------------------------------------
 
     def send(self, *message: Any) -> None:
@@ -146,13 +152,13 @@ class ChildSeat:
 
     def rejoin(self) -> None:
         """See `SlotSeat.rejoin`."""
-        if self._is_given_up:
+        if self._is_given_up and self.attempt:
             self._is_given_up = False
             self.ask("rejoined")
 
     def is_cancelled(self, attempt: int) -> bool:
         """Return whether the call is to end."""
-        return self.gate.is_due or bool(self.ask("is_cancelled"))
+        return self.gate.is_due or (self.attempt != 0 and bool(self.ask("is_cancelled")))
 
     def when_task_ends(self, action: Callable[[], object]) -> None:
         """Call `action` when the call has ended, before its end is reported."""
