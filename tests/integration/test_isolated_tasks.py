@@ -214,6 +214,38 @@ def test_arrays_pass_in_files_that_both_map(client):
     assert client.submit(lambda array: float(array.sum()), argument).result(60) == 1e6
 
 
+def test_the_output_of_a_call_is_kept(client):
+    def speak(fails):
+        print("printed by a child")
+        if fails:
+            raise ValueError("after it")
+
+    async def speak_later():
+        print("printed by a coroutine")
+
+    done = client.submit(speak, False, output="keep", pure=False)
+    assert done.output(60).stdout == "printed by a child\n"
+    failed = client.submit(speak, True, output="keep", pure=False)
+    assert failed.output(60).stdout == "printed by a child\n"
+    later = client.submit(speak_later, output="keep", pure=False)
+    assert later.output(60).stdout == "printed by a coroutine\n"
+
+
+def test_a_scratch_directory_ends_with_its_attempt_also_by_a_crash(client, tmp_path):
+    def work(path):
+        folder = weft.get_scratch_directory()
+        (folder / "data").write_text("x")
+        assert weft.get_scratch_directory() == folder
+        if path is not None:
+            path.write_text(str(folder))
+            os._exit(7)
+        return str(folder)
+
+    assert not os.path.exists(client.submit(work, None, pure=False).result(60))
+    assert client.submit(work, tmp_path / "name", pure=False).exception(60)
+    assert not os.path.exists((tmp_path / "name").read_text())
+
+
 def test_errors_and_results_that_cannot_be_pickled_are_reported(client):
     with pytest.raises(ZeroDivisionError) as caught:
         client.submit(lambda: 1 / 0).result(60)

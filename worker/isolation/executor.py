@@ -19,6 +19,7 @@ from ...protocol.errors import InternalError, WorkerDied
 from ...protocol.host.blocking import TaskWait
 from ...protocol.host.host_files import FileGone
 from ...protocol.host.memory import taken_nbytes
+from ...protocol.values.printed import CallOutput
 from ...protocol.values.serialize import dumps, loads_arguments
 from ...protocol.values.sizeof import sizeof
 from ...protocol.wire.messages import OWN_PROCESS, WANTED
@@ -34,6 +35,7 @@ from ..data.packing import (
 from ..data.parts_lost import PartsGone
 from ..slots.executor import TaskExecutor
 from ..slots.interrupting import TaskInterrupted
+from ..slots.scratch import scratch_of
 from .interrupting import ChildInterrupts
 from .link import as_blob, as_plain
 from .process import IsolatedProcess
@@ -386,6 +388,10 @@ class IsolatingExecutor(TaskExecutor):
             child.link.send("answer", None)
         elif verb == "is_cancelled":
             child.link.send("answer", self.interrupts.is_asked(task.attempt))
+        elif verb == "kept":
+            seat.keep_output(CallOutput(*what))
+        elif verb == "scratch":
+            child.link.send("answer", _scratch_or_error(seat))
         elif output is not None and verb == "printed":
             if (found := output.client_here()) is not None:
                 output.write(*found, *what)
@@ -425,6 +431,14 @@ class IsolatingExecutor(TaskExecutor):
         if is_interrupted and self.interrupts.was_asked(task.attempt):
             return TaskInterrupted()
         return _CallFailed(failure)
+
+
+def _scratch_or_error(seat: SlotSeat) -> tuple[str | None, tuple[Any, ...] | None]:
+    """Return the folder of a call, or the arguments of the OSError with which it was not made."""
+    try:
+        return scratch_of(seat), None
+    except OSError as error:
+        return None, error.args
 
 
 def _note_used(usage: AttemptUsage, used: dict[str, int]) -> None:

@@ -7,11 +7,13 @@ import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.errors import NotInTask
 from ..slots.interrupting import SlotGate, TaskInterrupted, closed_here
 from .process import NEWS_SIGNAL
 
 if TYPE_CHECKING:
     from ...protocol.host.blocking import TaskWait
+    from ...protocol.values.printed import CallOutput
     from .link import Link
 
 
@@ -155,6 +157,24 @@ class ChildSeat:
         if self._is_given_up and self.attempt:
             self._is_given_up = False
             self.ask("rejoined")
+
+    def keep_output(self, output: CallOutput) -> None:
+        """See `SlotSeat.keep_output`."""
+        if self.attempt:
+            self.send("kept", output.stdout, output.stderr, output.is_cut)
+
+    def make_scratch(self) -> str:
+        """Return the folder of the call, which the worker makes and removes.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        if not self.attempt:
+            raise NotInTask("get_scratch_directory() does not work in a process that a task forks")
+        folder, error = self.ask("scratch")
+        if error is not None:
+            raise OSError(*error)
+        return str(folder)
 
     def is_cancelled(self, attempt: int) -> bool:
         """Return whether the call is to end."""

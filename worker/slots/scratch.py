@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ...protocol.errors import NotInTask
 from ..config import scratch_folder
@@ -43,14 +45,22 @@ def get_scratch_directory() -> Path:
         ...     path.write_bytes(download(url))
         ...     return evaluate(path)
     """
-    seat = task_seat("get_scratch_directory")
-    if not isinstance(seat, SlotSeat):
+    seat: Any = task_seat("get_scratch_directory")
+    if isinstance(seat, SlotSeat):
+        return Path(scratch_of(seat))
+    make: Callable[[], str] | None = getattr(seat, "make_scratch", None)  # of an isolated task
+    if make is None:
         raise NotInTask("get_scratch_directory() works only in a task, and not in an actor")
+    return Path(make())
+
+
+def scratch_of(seat: SlotSeat) -> str:
+    """Return the folder of the task on this thread, which has this seat."""
     if seat.scratch is None:
         with closed_here():  # an interrupt between two steps would leave it
             seat.scratch = tempfile.mkdtemp(prefix="task-", dir=scratch_parent())
             seat.when_task_ends(partial(_remove, seat, seat.scratch))
-    return Path(seat.scratch)
+    return seat.scratch
 
 
 def _remove(seat: SlotSeat, folder: str) -> None:
