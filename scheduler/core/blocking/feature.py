@@ -65,9 +65,11 @@ def is_barred(ws: WorkerHandle) -> bool:
 
 
 def block_of(state: SchedulerState, ws: WorkerHandle) -> WorkerBlock | None:
-    """Return what blocks a worker; None = it is not blocked. O(blocks)."""
+    """Return what blocks a worker; None = it is not blocked. O(names of the worker)."""
     blocks = blocks_of(state)
-    return next((block for name, block in blocks.items() if ws.is_named((name,))), None)
+    if not blocks:
+        return None
+    return next((blocks[name] for name in (ws.name, *sorted(ws.names)) if name in blocks), None)
 
 
 def block(state: SchedulerState, names: list[str], by: str, reason: str, for_ms: int) -> None:
@@ -78,14 +80,16 @@ def block(state: SchedulerState, names: list[str], by: str, reason: str, for_ms:
         blocks[name] = WorkerBlock(by, reason)
         if for_ms:
             blocks[name].until = state.call_after(for_ms / 1000, _on_over, name)
-    _apply(state)
+    for ws in list(state.workers.values()):
+        _look_at(state, ws)
 
 
 def unblock(state: SchedulerState, names: list[str]) -> None:
     """Give workers of these names tasks again, as far as no other name of theirs is blocked."""
     for name in names:
         _end(state, name)
-    _apply(state)
+    for ws in [ws for ws in state.workers.values() if is_barred(ws)]:
+        _look_at(state, ws)
 
 
 def _end(state: SchedulerState, name: str) -> None:
@@ -97,11 +101,6 @@ def _end(state: SchedulerState, name: str) -> None:
 def _on_over(state: SchedulerState, name: str) -> None:
     state.log("info", f"{name} is not blocked any more: the time of that is over")
     unblock(state, [name])
-
-
-def _apply(state: SchedulerState) -> None:
-    for ws in list(state.workers.values()):
-        _look_at(state, ws)
 
 
 def _look_at(state: SchedulerState, ws: WorkerHandle) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.blocking.feature import MAX_BLOCKED, MAX_FOR_MS, blocks_of
+from weft.scheduler.core.blocking.feature import MAX_BLOCKED, MAX_FOR_MS, block_of, blocks_of
 from weft.scheduler.core.insight.desired import desired_workers
 from weft.scheduler.core.insight.explaining import explain
 from weft.scheduler.core.insight.info import describe_worker
@@ -144,6 +145,19 @@ def test_no_more_names_are_blocked_than_the_limit(board):
     assert "unblock some first" in board.out.of(ann, m.AskFailed)[0].text
     block(board, ann, "n0")
     assert board.out.of(ann, m.Answer)
+
+
+def test_what_blocks_a_worker_is_found_without_a_step_for_each_name(board):
+    ann, a = board.client(), board.worker("a")
+    ws, steps = board.state.workers[a], []
+    for n_names in (1, MAX_BLOCKED - 1):
+        block(board, ann, *(f"n{i}" for i in range(n_names)), for_ms=1000)
+        calls = []
+        sys.setprofile(lambda frame, event, _argument, calls=calls: calls.append(event))
+        block_of(board.state, ws)
+        sys.setprofile(None)
+        steps.append(len(calls))
+    assert steps[0] == steps[1]
 
 
 @pytest.mark.parametrize(
