@@ -7,6 +7,7 @@ array, the journal has it as well.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +33,8 @@ class KeptOutputs:
 
     def __init__(self) -> None:
         #: {key: stdout, stderr, and whether there was more}
-        self.by_key: dict[str, tuple[str, str, bool]] = {}
+        #: It finds its oldest at once, which a `dict` does not that has lost many before it.
+        self.by_key: OrderedDict[str, tuple[str, str, bool]] = OrderedDict()
         #: sum of their bytes
         self.nbytes = 0
 
