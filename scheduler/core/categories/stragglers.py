@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LEAST_ENDED: Final = 10
 #: Workers are looked at as often as this, seconds.
 LOOK_S: Final = 0.5
-#: No attempt is ended that has run for less, seconds.
+#: The least limit of a first attempt, seconds.
 LEAST_RUN_S: Final = 1.0
 #: Stragglers that are looked at in one look.
 MAX_LATE: Final = 100
@@ -76,8 +76,9 @@ def _look(state: SchedulerState) -> None:
                     continue
                 since = state.awake_s
             stragglers.begun[attempt] = since
-            limit_s = category.times.limit_s(LEAST_ENDED) * 2 ** n_aborted.get(task, 0)
-            if limit_s and state.awake_s - since > max(limit_s, LEAST_RUN_S) and not ws.is_away:
+            known_s = category.times.limit_s(LEAST_ENDED)
+            limit_s = max(known_s, LEAST_RUN_S) * 2 ** n_aborted.get(task, 0)
+            if known_s and state.awake_s - since > limit_s and not ws.is_away:
                 late.append((task, attempt))
     unfinished = (PROCESSING, QUEUED, WAITING, NO_WORKER)
     stragglers.n_aborted = {t: n for t, n in n_aborted.items() if t.state in unfinished}

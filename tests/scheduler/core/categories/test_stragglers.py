@@ -88,6 +88,22 @@ def test_the_next_limit_is_twice_as_high(board):
     assert not board.state.record(Stragglers).n_aborted
 
 
+def test_the_least_time_doubles_as_well(board):
+    client, a = board.client(), board.worker("a")
+    learn(board, client, a, multiple=0.1)
+    board.send(client, shared("x", multiple=0.1))
+    first = board.attempt("x")
+    b = board.worker("b")
+    board.tick(2.0)
+    assert board.where("x") == b
+    board.send(a, m.AttemptsEnded(attempts=[first], ends=[m.INTERRUPTED]))
+    board.tick(0.6)
+    board.tick(1.5)
+    assert board.where("x") == b
+    board.tick(1.0)
+    assert board.where("x") == a
+
+
 def test_nothing_is_ended_while_no_other_worker_has_a_thread(board):
     client, a = board.client(), board.worker("a", nthreads=2)
     learn(board, client, a)
