@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ...protocol.wire.address import names_of_process
 from ...protocol.wording import counted
 from .completing import complete_workers
 from .group import Chosen, connection_file_option, scheduler_option, weft
@@ -20,7 +21,7 @@ from .options import Time
 @click.option(
     "--for",
     "duration",
-    type=Time(min=0),
+    type=Time(min=0.001),
     metavar="TIME",
     help="Until this time has passed; without it, until 'weft unblock'.",
 )
@@ -45,6 +46,13 @@ def block(
     """
     with connected(Chosen(connection_file, at), "weft block") as client:
         n = client.block_workers(list(workers), duration, reason=reason)
+        known = client.scheduler_info()["workers"]
+    names = {one["name"] for one in known.values()}
+    names.update(*(names_of_process(at, one["host"]) for at, one in known.items()))
+    for name in workers:
+        if name not in names:
+            text = f"no connected worker has the name, address or host {name!r}; one that joins"
+            click.echo(f"weft block: {text} later gets no tasks", err=True)
     click.echo(f"{counted(n, 'connected worker')} {'is' if n == 1 else 'are'} blocked")
 
 

@@ -75,6 +75,9 @@ def describe(info: dict[str, Any], address: str) -> str:
     if info["workers"]:
         workers = ({**worker, "address": where} for where, worker in info["workers"].items())
         lines += ["", *as_lines(_WORKERS, workers)]
+        barred = [worker for worker in info["workers"].values() if worker.get("is_blocked")]
+        if barred:
+            lines += ["", *(f"no tasks  {one['name']}: {one['why_not']}" for one in barred)]
     refused = info.get("refused_workers") or []
     if refused:
         lines.append("")

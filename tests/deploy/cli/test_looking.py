@@ -197,3 +197,23 @@ def test_a_description_leaves_out_what_a_task_does_not_have():
 def test_a_line_of_the_log_names_the_process():
     line = show((0.25, "worker w", "INFO", "weft.worker", "it works"))
     assert line.endswith(",250 worker w weft.worker INFO: it works")
+
+
+def test_blocked_workers_are_shown_with_the_reason(cluster, tmp_path):
+    done = run("block", "w-0", "--reason", "its disk is full", folder=tmp_path)
+    assert (done.stdout, done.stderr) == ("1 connected worker is blocked\n", "")
+    shown = run("info", folder=tmp_path).stdout.splitlines()
+    assert [line for line in shown if line.startswith("no tasks")] == [
+        "no tasks  w-0: blocked by weft block: its disk is full"
+    ]
+    run("unblock", "w-0", folder=tmp_path)
+    assert "no tasks" not in run("info", folder=tmp_path).stdout
+
+
+def test_a_block_of_no_worker_says_so(cluster, tmp_path):
+    done = run("block", "w-7", folder=tmp_path)
+    assert done.stdout == "0 connected workers are blocked\n"
+    assert "no connected worker has the name, address or host 'w-7'" in done.stderr
+    done = run("block", "w-0", "--for", "0", folder=tmp_path)
+    assert done.returncode == 2
+    assert "--for" in done.stderr
