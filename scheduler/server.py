@@ -188,9 +188,7 @@ class SchedulerServer:
         if self._given_way:
             raise self._given_way
         if self._bug is not None:
-            raise InternalError(
-                f"a bug of weft has ended the scheduler: {self._bug!r}"
-            ) from self._bug
+            raise InternalError(f"a bug of weft ended the scheduler: {self._bug!r}") from self._bug
 
     async def stop(self, reason: str = "stopped") -> None:
         """Send a Bye to all peers, close every connection and listener.

@@ -147,7 +147,7 @@ main(["scheduler", "--port", "0", "--no-dashboard", "--no-restart"])
     assert done.returncode == EXIT_CRASHED
     assert "the scheduler ends: a bug of weft has left its state half changed" in done.stderr
     assert "Traceback" in done.stderr
-    assert "weft: a bug of weft has ended the scheduler: KeyError" in done.stderr
+    assert "weft: a bug of weft ended the scheduler: KeyError" in done.stderr
 
 
 FORKS = """

@@ -147,7 +147,7 @@ def test_no_more_names_are_blocked_than_the_limit(board):
     assert board.out.of(ann, m.Answer)
 
 
-def test_what_blocks_a_worker_is_found_without_a_step_for_each_name(board):
+def test_the_block_of_a_worker_is_found_without_a_step_for_each_name(board):
     ann, a = board.client(), board.worker("a")
     ws, steps = board.state.workers[a], []
     for n_names in (1, MAX_BLOCKED - 1):
