@@ -420,8 +420,8 @@ class IsolatingExecutor(TaskExecutor):
     def _returned(self, child: IsolatedProcess, plain: Any, type_name: str) -> _Returned:
         try:
             blob = as_blob(plain, is_kept=True)
-        except FileGone as error:
-            raise EOFError("the child that has the result is gone") from error
+        except (FileGone, OSError) as error:
+            raise EOFError(f"the result of the child cannot be read: {error}") from error
         if isinstance(plain, tuple) and plain[0] == "file":
             child.link.send("taken")
         return _Returned(bytes(blob) if isinstance(blob, bytearray) else blob, type_name)

@@ -58,6 +58,8 @@ class ChildSeat:
         self.attempt = 0
         #: A message is being sent or awaited.
         self.is_busy = False
+        #: A signal said meanwhile that there are messages: these are read behind it.
+        self._has_news = False
         self._is_given_up = False
         self._depth = 0
         #: What the call waits for.
@@ -87,6 +89,7 @@ class ChildSeat:
                 self._link.send(*message)
             finally:
                 self.is_busy = False
+            self._read_missed()
 
     def ask(self, *message: Any) -> Any:
         """Tell the worker something and return its answer."""
@@ -97,14 +100,25 @@ class ChildSeat:
                 while True:
                     verb, *answer = self._link.receive()
                     if verb == "answer":
-                        return answer[0]
+                        break
                     self._take_news(verb, *answer)
             finally:
                 self.is_busy = False
+            self._read_missed()
+            return answer[0]
 
     def _on_news(self, _number: int, _frame: object) -> None:
-        if self.is_busy or not self.attempt:
-            return  # whoever receives the next message has this one before it
+        self._has_news = True
+        if not self.is_busy:
+            self._read_missed()
+
+    def _read_missed(self) -> None:
+        """Read the messages of which a signal has told, if a call runs that they are for."""
+        while self._has_news and self.attempt:
+            self._has_news = False
+            self._read_news()
+
+    def _read_news(self) -> None:
         self.is_busy = True
         try:
             while self._link.is_ready():
