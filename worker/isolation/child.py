@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import logging
 import signal
 import socket
 from typing import Any, Final, cast
@@ -30,6 +31,8 @@ from .link import Link, as_blob, as_plain
 from .measuring import CallMeter
 from .output import ChildOutput, flush
 from .seat import ChildSeat, SignalGate
+
+logger: Final = logging.getLogger("weft.worker")
 
 #: The kernel ends a child before its worker when memory is out.
 _OOM_SCORE: Final = b"300"
@@ -136,8 +139,10 @@ class _Child:
             return "done", as_plain(self._kept or blob), short_type_name(value)
         except BaseException as error:  # of user code: SystemExit ends the task only
             self._gate.close()
-            with contextlib.suppress(Exception):
+            try:
                 seat.end_task()
+            except Exception:  # the task fails by its own error; this one is logged
+                logger.exception("task %s: what was due at its end has failed", task.key)
             if isinstance(error, FileGone):
                 error = Reschedule(f"an input is gone: {error}")
             return "failed", self._failure(error, task), isinstance(error, TaskInterrupted)
