@@ -1,4 +1,4 @@
-"""What an attempt of a task has used: the answer to `Future.measured`."""
+"""Numbers of what an attempt of a task has used: the answer to `Future.measured`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .asking import ask
 
 @dataclass(frozen=True)
 class Measured:
-    """What the last attempt of a task has used that has ended, with a result or an error.
+    """Numbers of the last attempt of a task that has ended, with a result or an error.
 
     All but the wall time is measured of attempts that ran for 10 ms or longer, of a
     `weft.Command`, and of others that run in a process of their own. None = it is not known.

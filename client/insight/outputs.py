@@ -1,4 +1,4 @@
-"""What calls have printed: `Future.output` and `Client.job_output`."""
+"""Texts that calls have printed: `Future.output` and `Client.job_output`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one call prints: kept, or written to files (`output=` of `submit` and `map`).
+"""Texts that one call prints: kept, or written to files (`output=` of `submit` and `map`).
 
 The function of such a call is wrapped, so nothing but the wrapper knows of it, and calls without
 the option pay nothing. While such a call runs, `sys.stdout` and `sys.stderr` of its process are
@@ -36,7 +36,7 @@ _STDOUT, _STDERR = 0, 1
 
 @dataclass(frozen=True)
 class CallOutput:
-    """What the last attempt of a call has printed, as far as it was kept.
+    """Texts that the last attempt of a call has printed, as far as it was kept.
 
     Attributes:
         stdout: the last 64 KiB; of a `weft.Command` what its result has.

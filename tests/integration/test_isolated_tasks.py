@@ -9,10 +9,11 @@ import signal
 import threading
 import time
 
-import psutil
 import pytest
 
 import weft
+
+from .test_commands import is_alive
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -24,13 +25,6 @@ def client():
         weft.Client(cluster) as client,
     ):
         yield client
-
-
-def is_alive(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def process(_number=0):
@@ -203,7 +197,7 @@ def test_a_task_secedes_and_returns(client):
 
 
 def test_arrays_pass_in_files_that_both_map(client):
-    numpy = pytest.importorskip("numpy")
+    numpy = pytest.importorskip("numpy", reason="numpy is missing: pip install numpy")
     made = client.submit(numpy.arange, 5_000_000)
     changed = client.submit(lambda array: array.__setitem__(0, 7) or int(array[0]), made)
     assert changed.result(60) == 7
