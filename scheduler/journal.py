@@ -23,6 +23,7 @@ from ..protocol.errors import TakenOver
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Answer, Ask, AskFailed
 from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
+from ..protocol.wire.options import DONE
 from . import journal_arrays as arrays
 from .core.journal.entries import (
     Entry,
@@ -40,8 +41,8 @@ from .journal_outputs import output_of
 from .journal_rows import (
     RECORDERS,
     counts_of,
-    done_keys,
     drop_oldest,
+    ended_jobs,
     jobs_listed,
     one_job,
     open_jobs,
@@ -315,12 +316,12 @@ def _begin_with(database: Database) -> JournalRead:
             read.made[job.key] = None
         if "array" in job.options:
             read.arrays[job.key] = arrays.read_chunks(database, job.key)
-    read.done = done_keys(database)
+    read.ended = ended_jobs(database)
     read.paused = paused_queues(database)
     read.values = read_values(database)
-    needed = {key: None for job in read.jobs for key in job.dependencies if key in read.done}
-    needed |= {key: None for one in read.values for key in one.keys if key in read.done}
-    read.results = {key: result_of(database, key) for key in needed}
+    needed = dict.fromkeys(key for job in read.jobs for key in job.dependencies)
+    needed |= dict.fromkeys(key for one in read.values for key in one.keys)
+    read.results = {k: result_of(database, k) for k in needed if read.ended.get(k) == DONE}
     return read
 
 

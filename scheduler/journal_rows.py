@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from sys import intern
 from typing import Any, Final
 
 import msgpack
@@ -159,10 +160,10 @@ def result_of(database: Database, key: str) -> Blob:
     return joined(*database.execute(query, (key,)).fetchone())
 
 
-def done_keys(database: Database) -> dict[str, None]:
-    """Return the keys of the jobs whose results are recorded."""
-    found = database.execute("SELECT key FROM jobs WHERE state = 'done' AND result IS NOT NULL")
-    return dict.fromkeys(key for (key,) in found)
+def ended_jobs(database: Database) -> dict[str, str]:
+    """Return how the jobs have ended that are in no `OPEN` state, by their keys."""
+    found = database.execute("SELECT key, state FROM jobs WHERE state NOT IN (?, ?)", OPEN)
+    return {key: intern(state) for key, state in found}
 
 
 def paused_queues(database: Database) -> list[str]:
@@ -296,12 +297,15 @@ def _execute(database: Database, statement: str, row: str, rows: list[tuple[Any,
 def drop_oldest(database: Database) -> list[str]:
     """Forget the oldest jobs that have ended, and the functions of none; return their keys.
 
-    Results stay that jobs which have not ended read, or whose futures are in durable values.
+    Those stay that jobs wait for which have not ended, or whose futures are in durable values.
     """
     needed = {key for one in read_values(database, with_values=False) for key in one.keys}
     reading = "SELECT dependencies FROM jobs WHERE state IN (?, ?) AND dependencies != ?"
     for (packed,) in database.execute(reading, (*OPEN, _NONE)):
         needed.update(msgpack.unpackb(packed))
+    reading = "SELECT DISTINCT options FROM jobs WHERE state IN (?, ?)"
+    for (packed,) in database.execute(reading, OPEN):
+        needed.update(key for _, key in msgpack.unpackb(packed).get("conditions", ()))
     # `nbytes` is before the columns of large values, so this reads none of them.
     oldest = database.execute(
         """

@@ -52,6 +52,8 @@ MEMORY_EXCEEDED: Final = "memory-exceeded"
 
 #: ... and of those that ended with another one of their gang.
 GANG_ENDED: Final = "gang-ended"
+#: The kind of the failure of a job that is on no record.
+UNRECORDED: Final = "unrecorded"
 #: Items of a failure that its decoder takes.
 _MAX_FIELDS: Final = 12
 
@@ -170,7 +172,7 @@ def rows_failed(key: str, n_failed: int, n_rows: int, first: str) -> Failure:
 
 def unrecorded(key: str, reason: str) -> Failure:
     """Make the failure of a detached job that could not be recorded."""
-    return ["unrecorded", key, reason]
+    return [UNRECORDED, key, reason]
 
 
 def not_permitted(key: str, attempt: int) -> Failure:

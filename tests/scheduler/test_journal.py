@@ -270,6 +270,17 @@ def test_results_that_are_needed_are_kept(opened, monkeypatch):
     assert left == {"read", "kept", "reader"}
 
 
+def test_jobs_are_kept_whose_ends_others_wait_for(opened, path, monkeypatch):
+    monkeypatch.setattr(journal_rows, "MAX_ENDED", 0)
+    options = {"conditions": [["failed", "a"], ["ended", "b"]]}
+    opened.write(job("a"), job("b"), job("c"), replace(job("d"), options=options))
+    failure = ["exception", "a", "x"]
+    opened.write(JobEnded("a", "failed", failure), JobEnded("b", "cancelled", failure))
+    opened.write(JobEnded("c", "lost", failure))
+    opened.journal.store.write(journal_rows.drop_oldest)
+    assert read_again(opened, path).ended == {"a": "failed", "b": "cancelled"}
+
+
 def test_a_job_that_is_submitted_again_is_behind_those_that_it_may_read(opened, path):
     opened.write(job("report"), JobEnded("report", "failed", failure=("task", "report")))
     opened.write(job("data"), job("report", "data"))

@@ -121,7 +121,7 @@ class SimulatedJournal:
         read = JournalRead(
             jobs=[job.added for job in kept],
             made={job.added.key: None for job in kept if job.state == MADE},
-            done=dict.fromkeys(done),
+            ended={k: job.state for k, job in self.jobs.items() if job not in kept},
             paused=[*self.paused],
             results={key: result for key, result in done.items() if key in needed},
             arrays=self._chunks_of(job.added for job in kept),

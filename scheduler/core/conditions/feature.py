@@ -23,6 +23,7 @@ from ..feature import Feature
 from ..interruption.withdrawing import on_withdraw
 from ..invariants.checking import differences, is_due
 from ..job_queues.feature import is_paused
+from ..journal.jobs import journal_of
 from ..moves.transitions import activate, enqueue, err, release_unneeded
 from ..moves.without_recipe import change_group
 from ..records.tasks import (
@@ -62,6 +63,12 @@ LONGEST_LOOK_S: Final = 60.0
 ASK_AGAIN_S: Final = 5.0
 #: {kind of a failure: the state in which the task has ended, if that is not "failed"}
 _STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
+_VERBS: Final = {
+    DONE: "is done",
+    FAILED: "has failed",
+    CANCELLED: "was cancelled",
+    LOST: "was lost",
+}
 
 
 # -- a task is submitted ---------------------------------------------------------------------------
@@ -128,6 +135,9 @@ def _watch(state: SchedulerState, key: str) -> None:
     watched = watched_of(state)
     task = state.tasks.get(key)
     if task is None:
+        if how := journal_of(state).ended.get(key):
+            watched.ended[key] = how
+            return
         task = wanted_keys.want_unknown(state, watched.keeper, key)
         if task is None:
             watched.ended[key] = m.KeysUnknown(keys=[key])
@@ -158,7 +168,7 @@ def settle(state: SchedulerState) -> None:
             del watched.opened_late[task]
             _open(state, task)
     while (watched.ended and not state.awaits_peers) or conditions.dropped:
-        ended: dict[str, Message] = {}
+        ended: dict[str, Message | str] = {}
         if not state.awaits_peers:  # else a worker may come back with a task whose conditions fail
             ended, watched.ended = watched.ended, {}
         for key, message in ended.items():
@@ -173,7 +183,7 @@ def settle(state: SchedulerState) -> None:
         del state.busy[Watched]
 
 
-def _on_ended(state: SchedulerState, key: str, message: Message) -> None:
+def _on_ended(state: SchedulerState, key: str, message: Message | str) -> None:
     """Look at the conditions of all that wait for the end of a task."""
     how, text = _end_in(key, message)
     if not how:
@@ -201,10 +211,12 @@ def _on_ended(state: SchedulerState, key: str, message: Message) -> None:
             _open(state, task)
 
 
-def _end_in(key: str, message: Message) -> tuple[str, str]:
+def _end_in(key: str, message: Message | str) -> tuple[str, str]:
     """Return the state in which a task has ended, and a verb for that; "" = it has not."""
+    if isinstance(message, str):
+        return message, _VERBS[message]
     if isinstance(message, (m.ResultsReady, m.KeysInMemory)):
-        return DONE, "is done"
+        return DONE, _VERBS[DONE]
     if isinstance(message, m.KeysCancelled):
         return CANCELLED, f"was cancelled{f': {message.reason}' if message.reason else ''}"
     if isinstance(message, m.KeysUnknown):
@@ -212,7 +224,7 @@ def _end_in(key: str, message: Message) -> tuple[str, str]:
     if isinstance(message, m.KeysErred):
         failure: Failure = message.failures[message.failure_of[message.keys.index(key)]]
         how = _STATES.get(failure[0], FAILED)
-        return how, f"has {how}" if how == FAILED else f"was {how}"
+        return how, _VERBS[how]
     return "", ""
 
 
@@ -357,7 +369,7 @@ def _withdraw(state: SchedulerState, task: SchedulerTask, reason: str) -> None:
     on_withdraw(state, watched.keeper, m.WithdrawKeys(keys=[task.key], reason=reason))
 
 
-def _on_withdrawn(state: SchedulerState, key: str, message: Message) -> None:
+def _on_withdrawn(state: SchedulerState, key: str, message: Message | str) -> None:
     """Its worker has given a task back, which is cancelled; or it has begun, or ended."""
     reason = watched_of(state).withdrawn.pop(key)
     task = state.tasks.get(key)

@@ -134,8 +134,9 @@ class Watched:
         self.keeper = ClientHandle("", "conditions", 0, receive=_note_end, is_watcher=True)
         #: {key: {task that waits for its end: None}}; none is empty
         self.waiters: dict[str, dict[SchedulerTask, None]] = {}
-        #: {key: the message that it has ended} of those that others wait for, since the last pass
-        self.ended: dict[str, Message] = {}
+        #: {key: the message that it has ended, or how it has by the journal} of those that others
+        #: wait for, since the last pass
+        self.ended: dict[str, Message | str] = {}
         #: {task: None} of those whose conditions are met, and that workers ran already
         self.opened_late: dict[SchedulerTask, None] = {}
         #: {key: why} of those that a worker was asked to give back if they have not begun

@@ -78,7 +78,7 @@ def check_futures(state: SchedulerState, value: ObjectValue) -> None:
     """
     journal = journal_of(state)
     for key in value.keys:
-        if key not in journal.jobs and key not in journal.done:
+        if key not in journal.jobs and not journal.is_done(key):
             raise OperationRefused(
                 NOT_RECORDED,
                 f"a durable value has futures of detached calls only, and {key} is not detached, "

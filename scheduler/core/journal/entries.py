@@ -211,8 +211,8 @@ class JournalRead:
     jobs: list[JobAdded] = field(default_factory=list)
     #: {key: None} of `jobs` whose result is with workers, as far as known
     made: dict[str, None] = field(default_factory=dict)
-    #: {key: None} of those whose result is recorded
-    done: dict[str, None] = field(default_factory=dict)
+    #: {key: how it has ended} of the others
+    ended: dict[str, str] = field(default_factory=dict)
     #: {key: the result} of those that `jobs` read, or whose futures are in `values`
     results: dict[str, Blob] = field(default_factory=dict)
     #: the names of the queues that are paused

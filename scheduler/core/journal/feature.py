@@ -13,12 +13,12 @@ failed, too: at once, whatever it waited for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.failure import Failure, unrecorded
+from ....protocol.wire.failure import UNRECORDED, Failure, unrecorded
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import NO_ANSWER
@@ -97,7 +97,7 @@ def refuse(
         if task is not None and task.args is not None:
             reads = [dependency.key for dependency in task.dependencies]
             named = task.group.options.conditions
-        reason = _why_not(journal, [*reads, *(key for _, key in named)] if named else reads)
+        reason = _why_not(journal, reads, named)
         if "\0" in key:  # PostgreSQL has no such texts
             reason = reason or "its key has a NUL character"
         if reason and not _is_known(journal, key, task):
@@ -113,13 +113,19 @@ def _is_known(journal: DetachedJobs, key: str, task: SchedulerTask | None) -> bo
     return key in journal.jobs and not has_ended
 
 
-def _why_not(journal: DetachedJobs, keys: list[str]) -> str:
-    """Return why a task that waits for these keys cannot be a job, "" = it can."""
+def _why_not(journal: DetachedJobs, reads: list[str], named: Sequence[Sequence[str]]) -> str:
+    """Return why a task that waits for these cannot be a job, "" = it can.
+
+    It may have conditions on jobs that have failed, and reads none.
+    """
     if not journal.is_open:
         return NO_JOURNAL
-    for key in keys:
-        if not (key in journal.jobs or key in journal.done or key in journal.accepted):
+    for key in reads:
+        if key not in journal.jobs and key not in journal.accepted and not journal.is_done(key):
             return f"it waits for {key}, which is not detached, or has not succeeded"
+    for _, key in named:
+        if not (key in journal.jobs or key in journal.accepted or key in journal.ended):
+            return f"it waits for {key}, which is not detached"
     return ""
 
 
@@ -152,7 +158,6 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
         # Those in tasks have the user of their task.
         user=(client.user if client.worker is None else group.user).name,
     )
-    journal.done.pop(task.key, None)
     _begin(state, added, {client: None})
     wanted_keys.want(journal.keeper, task)
     if task.state == MEMORY:  # an equal call has run before
@@ -166,6 +171,7 @@ def _begin(state: SchedulerState, added: JobAdded, submitters: dict[ClientHandle
     """Have the beginning of a job recorded."""
     journal = journal_of(state)
     journal.jobs[added.key] = PENDING
+    journal.ended.pop(added.key, None)
     journal.adding[added.key] = added
     journal.submitters[added.key] = submitters
     append(state, added)
@@ -223,10 +229,10 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
                 continue
             del journal.jobs[key]
             over.append(key)
-            if entry.state == DONE and key not in report.refused:
-                journal.done[key] = None
+            if key not in report.refused and (entry.failure or [""])[0] != UNRECORDED:
+                journal.ended[key] = entry.state
     for key in report.dropped:
-        journal.done.pop(key, None)
+        journal.ended.pop(key, None)
     if again:
         state.call_after(RETRY_S, _end_again, again)
     let_go(state, over)
@@ -290,8 +296,8 @@ def _on_read(state: SchedulerState, read: JournalRead) -> None:
     journal = journal_of(state)
     journal.is_open = True
     journal.jobs.update((job.key, MADE if job.key in read.made else PENDING) for job in read.jobs)
+    journal.ended = read.ended
     submit_again(state, read)
-    journal.done = read.done
 
 
 # -- questions -------------------------------------------------------------------------------------
@@ -316,7 +322,7 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
         return
     for key in keys:
         for of_keys in (
-            journal.jobs, journal.done, journal.adding, journal.ending, journal.submitters
+            journal.jobs, journal.ended, journal.adding, journal.ending, journal.submitters
         ):  # fmt: skip
             of_keys.pop(key, None)
         append(state, JobForgotten(key))
@@ -340,7 +346,7 @@ def why_not_again(state: SchedulerState, key: str) -> str:
     journal = journal_of(state)
     if not journal.is_open:
         return NO_JOURNAL
-    if key in journal.done or journal.jobs.get(key) == MADE:
+    if journal.is_done(key) or journal.jobs.get(key) == MADE:
         return f"job {key!r} is done: forget it, and submit it anew"
     return f"job {key!r} has not ended" if key in journal.jobs else ""
 

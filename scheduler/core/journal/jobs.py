@@ -53,7 +53,7 @@ class DetachedJobs:
         "accepted",
         "adding",
         "batches",
-        "done",
+        "ended",
         "ending",
         "error",
         "failed_at",
@@ -72,8 +72,8 @@ class DetachedJobs:
         self.keeper = ClientHandle("", "the journal", 0, receive=_note_end, is_watcher=True)
         #: {key: PENDING or MADE}
         self.jobs: dict[str, str] = {}
-        #: {key: None} of those that are done, and whose result is recorded
-        self.done: dict[str, None] = {}
+        #: {key: how it has ended} of those on record. The result of one that is done is, too.
+        self.ended: dict[str, str] = {}
         #: {key: its beginning, or its end, that is not recorded yet}. A job may begin anew, so
         #: entries of its key that are not the one here count no more.
         self.adding: dict[str, JobAdded] = {}
@@ -101,6 +101,10 @@ class DetachedJobs:
         if batch is None:
             batch = self.batches[self.number] = _Writing()
         return batch
+
+    def is_done(self, key: str) -> bool:
+        """Return whether the result of a job is recorded."""
+        return self.ended.get(key) == DONE
 
     def options_of(self, group: TaskGroup) -> dict[str, Any]:
         """Return the options of a group as they are recorded: one map for all its tasks."""

@@ -150,7 +150,7 @@ def test_jobs_of_several_users_that_wait_for_one_another_are_submitted(monkeypat
         job("e", "a", "d", user="ann"),
         job("f", "e"),
     ]
-    board = open_board(*jobs, results={"r": b"result"}, done={"r": None})
+    board = open_board(*jobs, results={"r": b"result"}, ended={"r": "done"})
     assert users_of(board, *"abcdef") == ["ann", "bob", "", "ann", "ann", ""]
     worker = board.worker(nthreads=2)
     for key in ("r", "a", "c", "b", "d", "e", "f"):
