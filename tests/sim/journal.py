@@ -238,10 +238,19 @@ class SimulatedJournal:
         job.state = MADE if end.is_made else end.state
         job.result = end.result
         self._sim.arrays.check_end(end.key, end.state)
+        self._check_conditions(job.added, end)
         self._sim.world.probes[f"job {job.state}"] += 1
         if end.result is not None:
             value = self._sim.graph.by_key[end.key].value
             assert unpacked(end.result) == value, f"job {end.key} has a wrong value"
+
+    def _check_conditions(self, added: JobAdded, end: JobEnded) -> None:
+        """Check that a job was not cancelled for the want of one that is on record."""
+        for how, key in added.options.get("conditions", ()):
+            if key in self.jobs:
+                self._sim.world.probes["job behind another on record"] += 1
+                unknown = f"it was to run when {key} is {how}, and that is not known"
+                assert unknown not in str(end.failure), end
 
     # -- users ------------------------------------------------------------------------------------
     def _retry_one(self, node: SchedulerNode) -> None:

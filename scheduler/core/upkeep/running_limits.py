@@ -125,6 +125,7 @@ def _hold(state: SchedulerState, task: SchedulerTask) -> bool:
         return False
     if row.room <= 0:
         row.hold(task)
+        running_limits_of(state).moved.append(task)  # one that runs may wait for it
         return True
     row.held.pop(task, None)
     row.granted[task] = None

@@ -145,6 +145,22 @@ def test_a_task_of_another_user_may_wait_for_what_is_held_back(board):
     board.drop_rest()
 
 
+@pytest.mark.parametrize("waits", ["ann", "bob"])
+def test_a_child_that_is_to_run_again_is_not_held_back(board, waits):
+    user_limits_of(board.state).max_running = 1
+    worker = board.worker(nthreads=2, resources=ALL, facts=COUNTS)
+    ann, other = board.client("a", user="ann"), board.client("b", user=waits)
+    board.send(other, graph("parent", resources=SOME))
+    block(board, worker, "parent", "child")
+    board.send(ann, graph("child", retries=1, pauses=[5.0, 1.0, 5.0, 0.0], blob=None))
+    board.send(ann, graph("large", resources=ALL, blob=None))
+    board.raise_(worker, "child")
+    assert board.states("large", "child") == ["queued", "no_worker"]
+    board.tick(6.0)
+    assert board.states("large", "child") == ["queued", "processing"]
+    board.drop_rest()
+
+
 def test_a_task_that_can_begin_soon_goes_before_one_that_another_waits_for(board):
     user_limits_of(board.state).max_running = 1
     worker = board.worker(nthreads=2, resources=ALL, facts=COUNTS)
