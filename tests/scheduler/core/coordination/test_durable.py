@@ -65,7 +65,7 @@ class Disk:
         keys = {key for one in values for key in one.keys}
         read = JournalRead(
             jobs=[job for key, job in self.jobs.items() if key not in self.results],
-            done=dict.fromkeys(self.results),
+            ended=dict.fromkeys(self.results, "done"),
             results={key: self.results[key] for key in keys & self.results.keys()},
             values=values,
         )
