@@ -19,7 +19,7 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from tests.tools.find import tool
 
 #: For loaded machines; nothing waits so long as a rule.
 _LIMIT_S = 60.0
+_LOOK_AGAIN_S = 0.02
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -172,16 +173,14 @@ class BrowserTab:
 
     async def wait_for(self, expression: str) -> Any:
         """Wait until an expression is true in this document or a later one; return its value."""
-        poll = (
-            "new Promise(done => { const look = () => { const value = (() => "
-            f"({expression}))(); value ? done(value) : setTimeout(look, 20); }}; look(); }})"
-        )
         end = asyncio.get_running_loop().time() + _LIMIT_S
+        # A promise in the page would wait for ever if its document is put aside, as for "back".
         while True:
-            try:
-                return await self.js(poll)
-            except AssertionError:  # the document was replaced meanwhile
-                assert asyncio.get_running_loop().time() < end, expression
+            with suppress(AssertionError):  # the document is replaced just now
+                if value := await self.js(expression):
+                    return value
+            assert asyncio.get_running_loop().time() < end, expression
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until an event has made a condition true."""
@@ -195,7 +194,14 @@ class BrowserTab:
         await self.call("Input.insertText", text=text)
 
     async def click(self, selector: str) -> None:
-        """Click in the middle of an element, as the mouse does."""
+        """Click in the middle of an element, as the mouse does, when the document is painted.
+
+        Chromium drops what the mouse does before.
+        """
+        await self.wait_for("document.readyState === 'complete'")
+        await self.js(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
         box = await self.js(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             "e.scrollIntoView({block: 'center'});"
