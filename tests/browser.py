@@ -180,7 +180,9 @@ class BrowserTab:
                 if value := await self.js(expression):
                     return value
             assert asyncio.get_running_loop().time() < end, expression
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            self._noted.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._noted.wait(), _LOOK_AGAIN_S)
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until an event has made a condition true."""
