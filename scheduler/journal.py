@@ -26,12 +26,14 @@ from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
 from ..protocol.wire.options import DONE
 from . import journal_arrays as arrays
 from .core.journal.entries import (
+    EndsRead,
     Entry,
     JobAdded,
     JobEnded,
     JobsRead,
     JournalRead,
     JournalWritten,
+    ReadEnds,
     ReadJobs,
     RowsChanged,
     WriteJournal,
@@ -47,6 +49,7 @@ from .journal_rows import (
     one_job,
     open_jobs,
     paused_queues,
+    recorded_end,
     recorded_job,
     result_of,
 )
@@ -59,6 +62,8 @@ _COMMITS_BETWEEN: Final = 1000
 _NBYTES_BETWEEN: Final = 256 << 20
 #: Jobs of one page of an answer.
 N_JOBS: Final = 200
+#: Bytes of results that are read at a time.
+_NBYTES_OF_ENDS: Final = 64 << 20
 #: What is raised for a row that was recorded and has become something else on the disk.
 _DAMAGED: Final = (StorageError, ValueError, TypeError)
 
@@ -114,9 +119,15 @@ class Journal:
             raise found
         return found
 
-    def read_again(self, asked: ReadJobs, report: Callable[[JobsRead], None]) -> None:
-        """Read a job that is to run again; then call `report` in the journal's thread."""
-        self._put(lambda: report(self._read_again(asked)))
+    def read_for(
+        self, asked: ReadJobs | ReadEnds, report: Callable[[JobsRead | EndsRead], None]
+    ) -> None:
+        """Read jobs that have ended; then call `report` in the journal's thread."""
+        self._put(
+            lambda: report(
+                self._read_ends(asked) if isinstance(asked, ReadEnds) else self._read_again(asked)
+            )
+        )
 
     def close(self) -> None:
         """Record what is waiting, and close the database. It may take as long as the disk does."""
@@ -229,6 +240,12 @@ class Journal:
         except _DAMAGED as error:
             return JobsRead(asked, JournalRead(), f"the journal cannot be read: {error}")
 
+    def _read_ends(self, asked: ReadEnds) -> EndsRead:
+        try:
+            return self.store.read(lambda database: _ends_of(database, asked))
+        except _DAMAGED as error:
+            return EndsRead(asked, problem=f"the journal cannot be read: {error}")
+
     # -- questions --------------------------------------------------------------------------------
     def _answer(self, question: Ask) -> Message:
         try:
@@ -322,6 +339,20 @@ def _begin_with(database: Database) -> JournalRead:
     needed = dict.fromkeys(key for job in read.jobs for key in job.dependencies)
     needed |= dict.fromkeys(key for one in read.values for key in one.keys)
     read.results = {k: result_of(database, k) for k in needed if read.ended.get(k) == DONE}
+    return read
+
+
+def _ends_of(database: Database, asked: ReadEnds) -> EndsRead:
+    """Read how jobs have ended, as far as that is not too large."""
+    read = EndsRead(asked)
+    nbytes = 0
+    for place, key in enumerate(asked.keys):
+        if nbytes > _NBYTES_OF_ENDS:
+            read.rest = asked.keys[place:]
+            break
+        if (found := recorded_end(database, key)) is not None:
+            read.ends.append(found)
+            nbytes += found[0].result_nbytes
     return read
 
 

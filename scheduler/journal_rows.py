@@ -135,6 +135,18 @@ def recorded_job(database: Database, key: str) -> tuple[int, JobAdded, str] | No
     return None if row is None else (row[0], *_submitted(row))
 
 
+def recorded_end(database: Database, key: str) -> tuple[JobEnded, bytes] | None:
+    """Return how a job has ended, and the hash of its content; None = it has not."""
+    columns = "state, nbytes, result, result_buffers, failure, spec_hash"
+    row = database.execute(f"SELECT {columns} FROM jobs WHERE key = ?", (key,)).fetchone()
+    if row is None or row[0] in OPEN:
+        return None
+    state, nbytes, result, buffers, packed, spec_hash = row
+    failure = None if packed is None else msgpack.unpackb(packed)
+    blob = None if result is None else joined(result, buffers)
+    return JobEnded(key, state, failure, blob, nbytes), spec_hash
+
+
 def _submitted(row: Any) -> tuple[JobAdded, str]:
     """Return a job as it was submitted, and its state."""
     _, key, name, function, blob, buffers, args, args_buffers, *others = row

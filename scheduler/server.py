@@ -54,7 +54,7 @@ from .core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTi
 from .core.features import FEATURES
 from .core.insight.desired import aim_of
 from .core.insight.questions import AskShell
-from .core.journal.entries import AskJournal, JobsRead, JournalWritten, ReadJobs, WriteJournal
+from .core.journal.entries import AskJournal, ReadEnds, ReadJobs, Report, WriteJournal
 from .core.leaving.idle_shutdown import idle_timeout_of
 from .core.members.epochs import GiveWay, KeepMembers, StartOver, next_epoch
 from .core.records.presence import Members
@@ -236,7 +236,7 @@ class SchedulerServer:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *args)
 
-    def _on_journal(self, state: SchedulerState, report: JournalWritten | JobsRead) -> None:
+    def _on_journal(self, state: SchedulerState, report: Report) -> None:
         if state is self.state:  # else another epoch has begun
             self._handle(SchedulerTick(journal=[report]), time.monotonic())
             self._schedule_flush()
@@ -527,10 +527,10 @@ class SchedulerServer:
             assert self._config.journal is not None
             report = partial(self._in_loop, self._on_journal, self.state)
             self._config.journal.write(action, report)
-        elif type(action) is ReadJobs:
+        elif isinstance(action, (ReadJobs, ReadEnds)):
             assert self._config.journal is not None
             report = partial(self._in_loop, self._on_journal, self.state)
-            self._config.journal.read_again(action, report)
+            self._config.journal.read_for(action, report)
         elif type(action) is AskJournal:
             assert self._config.journal is not None
             send = partial(self._in_loop, self._answer, action.peer)

@@ -99,3 +99,42 @@ def test_a_worker_whose_connection_is_reset_while_it_leaves_gives_all_away(tmp_p
         started.wait_for("nothing that is needed is lost")
     assert [(tmp_path / name).read_text() for name in ("runs", "persisted")] == ["x", "x"]
     assert ends == ["finished", "finished"]
+
+
+def counted(path: str, i: int) -> int:
+    """Note a call, and wait until the test lets it go on."""
+    with open(f"{path}/calls", "a") as file:
+        file.write(f"{i}\n")
+    while not os.path.exists(f"{path}/go"):
+        time.sleep(0.01)  # workload
+    return 1 // i
+
+
+def test_a_client_that_was_away_for_long_gets_its_jobs_which_run_once(tmp_path: Path) -> None:
+    with scheduler("--client-lease", "0.2", folder=tmp_path) as started:
+        proxy = Proxy(int(address_of(started).rsplit(":", 1)[1]))
+        address = f"tcp://127.0.0.1:{proxy.port_for('client')}"
+        file = str(file_of(started))
+        try:
+            with (
+                daemon("worker", "--nworkers", "1", "--nthreads", "3", folder=tmp_path) as workers,
+                weft.Client(address, connection_file=file) as client,
+                weft.Client(connection_file=file) as other,
+            ):
+                workers.wait_for("registered")
+                jobs = client.map(counted, [str(tmp_path)] * 3, range(3), detached=True)
+                wait_until(lambda: len(calls_in(tmp_path)) == 3, 60, "the start of all")
+                assert proxy.refuse("client", 3600.0) == 1
+                started.wait_for("did not come back: its futures are released")
+                (tmp_path / "go").touch()
+                wait_until(lambda: not other.jobs(state="pending"), 60, "the end of all")
+                proxy.heal()
+                assert isinstance(jobs[0].exception(timeout=60), ZeroDivisionError)
+                assert client.gather(jobs[1:], timeout=60) == [1, 0]
+        finally:
+            proxy.close()
+    assert sorted(calls_in(tmp_path)) == ["0", "1", "2"]
+
+
+def calls_in(folder: Path) -> list[str]:
+    return (folder / "calls").read_text().split() if (folder / "calls").exists() else []

@@ -25,6 +25,7 @@ from weft.scheduler.core.journal.entries import (
     JournalWritten,
     OutputRecorded,
     QueueChanged,
+    ReadEnds,
     ReadJobs,
     ValueKept,
     ValuesDropped,
@@ -53,7 +54,7 @@ class Opened:
 
     def again(self, key: str) -> JobsRead:
         """Return what is read of a job that is to run again."""
-        self.journal.read_again(ReadJobs(5, 7, key), self.reports.put)
+        self.journal.read_for(ReadJobs(5, 7, key), self.reports.put)
         return self.reports.get()
 
     def ask(self, name: str, page: str = "", /, **arguments: str) -> object:
@@ -366,6 +367,20 @@ def test_a_job_that_is_to_run_again_is_read_with_the_failed_ones_before_it(opene
     assert (found.asked.peer, found.asked.request, found.problem) == (5, 7, "")
     assert found.read == JournalRead([jobs[0], jobs[3], jobs[4]], results={"b": b"7"})
     assert "no job 'x'" in opened.again("x").problem
+
+
+def test_ends_are_read_as_far_as_they_are_not_too_large(opened, monkeypatch):
+    monkeypatch.setattr(module, "_NBYTES_OF_ENDS", 100)
+    failure = ["exception", "b", "x"]
+    ends = [JobEnded("a", "done", result=b"r" * 101), JobEnded("b", "failed", failure)]
+    opened.write(*map(job, "abc"), *ends)
+    opened.journal.read_for(ReadEnds(["b", "x", "c", "a", "b"]), opened.reports.put)
+    read = opened.reports.get()
+    assert read.rest == ["b"]
+    assert read.ends == [
+        (JobEnded("b", "failed", failure), job("b").spec_hash),
+        (JobEnded("a", "done", result=b"r" * 101, nbytes=101), job("a").spec_hash),
+    ]
 
 
 def test_ends_that_come_with_one_that_the_database_does_not_take_are_recorded(opened, path):

@@ -14,6 +14,7 @@ from weft.protocol.wire.options import DONE, TaskOptions
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.journal.entries import (
     PENDING,
+    EndsRead,
     JobAdded,
     JobChanged,
     JobEnded,
@@ -21,6 +22,7 @@ from weft.scheduler.core.journal.entries import (
     JournalRead,
     JournalWritten,
     QueueChanged,
+    ReadEnds,
     ReadJobs,
     RowsChanged,
     WriteJournal,
@@ -31,6 +33,7 @@ from .client_process import USERS
 from .graphs import unpacked
 
 if TYPE_CHECKING:
+    from weft.protocol.wire.failure import Failure
     from weft.protocol.wire.payload import Blob
     from weft.scheduler.core.state import SchedulerState
 
@@ -44,6 +47,8 @@ P_DETACHED = 0.4
 P_RECURRING_DETACHED = 0.8
 #: Share of the writes that fail, in some of these runs.
 FAULTS = (0.0, 0.0, 0.2)
+#: ... and of the reads.
+P_READ_FAILS = 0.1
 MAX_DELAY_S = 0.2
 #: A user has a job run again after such a share of the commits.
 P_AGAIN = 0.1
@@ -56,6 +61,7 @@ class Recorded:
         self.added = added
         self.state = PENDING
         self.result: Blob | None = None
+        self.failure: Failure | None = None
 
 
 @dataclass(eq=False)
@@ -173,6 +179,27 @@ class SimulatedJournal:
         read.arrays = self._chunks_of(read.jobs)
         node.report(core, JobsRead(asked, read))
 
+    def read_ends(self, node: SchedulerNode, core: SchedulerState, asked: ReadEnds) -> None:
+        """Read how jobs have ended a little later, in order with what is written."""
+        self._sim.world.at(self._when_done(node), self._report_ends, node, core, asked)
+
+    def _report_ends(self, node: SchedulerNode, core: SchedulerState, asked: ReadEnds) -> None:
+        if not node.when_awake(self._report_ends, node, core, asked):
+            return
+        if self._rng.random() < P_READ_FAILS:
+            node.report(core, EndsRead(asked, problem="the database is locked"))
+            return
+        read = EndsRead(asked)
+        n_read = self._rng.randint(1, len(asked.keys))
+        read.rest = asked.keys[n_read:]
+        for key in asked.keys[:n_read]:
+            job = self.jobs.get(key)
+            if job is not None and job.state not in (PENDING, MADE):
+                self._sim.world.probes[f"job read again: {job.state}"] += 1
+                end = JobEnded(key, job.state, job.failure, job.result)
+                read.ends.append((end, job.added.spec_hash))
+        node.report(core, read)
+
     def _chunks_of(self, jobs: Iterable[JobAdded]) -> dict[str, dict[int, bytes]]:
         """Return the states on record of the rows of those that are arrays."""
         chunks = self._sim.arrays.chunks
@@ -236,7 +263,7 @@ class SimulatedJournal:
         if job is None or job.state not in (PENDING, MADE):
             return  # its beginning could not be recorded
         job.state = MADE if end.is_made else end.state
-        job.result = end.result
+        job.result, job.failure = end.result, end.failure
         self._sim.arrays.check_end(end.key, end.state)
         self._check_conditions(job.added, end)
         self._sim.world.probes[f"job {job.state}"] += 1

@@ -33,7 +33,7 @@ from weft.scheduler.core.conditions.no_worker_limit import no_worker_limit_of
 from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.invariants.validate import validate
-from weft.scheduler.core.journal.entries import JobsRead, JournalWritten, ReadJobs, WriteJournal
+from weft.scheduler.core.journal.entries import ReadEnds, ReadJobs, Report, WriteJournal
 from weft.scheduler.core.journal.feature import on_forget, on_retry_job
 from weft.scheduler.core.members.epochs import GiveWay, KeepMembers, StartOver, next_epoch
 from weft.scheduler.core.moves.transitions import ACTIVE
@@ -121,7 +121,7 @@ class SchedulerNode:
         if self.sim.is_healed:
             self.sim.queues.resume_all(self)
 
-    def report(self, core: SchedulerState, report: JournalWritten | JobsRead) -> None:
+    def report(self, core: SchedulerState, report: Report) -> None:
         """Let the journal report to the core that had it written."""
         if core is self.core:  # else it began again meanwhile
             self._handle(SchedulerTick(journal=[report]))
@@ -443,6 +443,8 @@ class SchedulerNode:
                 self.sim.journal.write(self, action)
             elif isinstance(action, ReadJobs):
                 self.sim.journal.read_again(self, self.core, action)
+            elif isinstance(action, ReadEnds):
+                self.sim.journal.read_ends(self, self.core, action)
             elif isinstance(action, KeepMembers):
                 self.record.members = action.members
             elif isinstance(action, LogLine):

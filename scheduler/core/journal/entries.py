@@ -181,6 +181,13 @@ class AskJournal(Action):
 
 
 @dataclass(slots=True)
+class ReadEnds(Action):
+    """Read how jobs have ended; report that by `EndsRead`."""
+
+    keys: list[str]
+
+
+@dataclass(slots=True)
 class ReadJobs(Action):
     """Read a job that is to run again, and what it needs; report that by `JobsRead`."""
 
@@ -231,3 +238,20 @@ class JobsRead:
     read: JournalRead
     #: why the job cannot run again; "" = it can
     problem: str = ""
+
+
+@dataclass(slots=True)
+class EndsRead:
+    """How jobs have ended, as far as they are on record."""
+
+    asked: ReadEnds
+    #: with the hashes of their contents
+    ends: list[tuple[JobEnded, bytes]] = field(default_factory=list)
+    #: the last keys, which are to be asked for again: these would be too many bytes at a time
+    rest: list[str] = field(default_factory=list)
+    #: why none could be read; "" = they were
+    problem: str = ""
+
+
+#: What the journal reports.
+Report: TypeAlias = JournalWritten | JournalRead | JobsRead | EndsRead

@@ -30,6 +30,7 @@ from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, SchedulerTask
 from ..requests import wanted_keys
 from ..requests.wanted_keys import is_other
+from . import reading
 from .entries import (
     PENDING,
     AskJournal,
@@ -188,8 +189,10 @@ def settle(state: SchedulerState) -> None:
     """Hand the entries over that have come with an event."""
     journal = journal_of(state)
     del state.busy[DetachedJobs]
-    state.after.append(WriteJournal(journal.number, journal.batch().entries))
-    journal.number += 1
+    if journal.number in journal.batches:
+        state.after.append(WriteJournal(journal.number, journal.batch().entries))
+        journal.number += 1
+    reading.hand_over(state)
 
 
 def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
@@ -397,7 +400,9 @@ FEATURE: Final = Feature(
     refusing=(refuse,),
     submitted_with={"detached": on_detached},
     settling=((DetachedJobs, settle),),
-    ticked=(on_ticked,),
+    ticked=(on_ticked, reading.on_ticked),
+    may_come=(reading.is_on_record,),
+    recipe_needed=(reading.on_needed,),
     orders={
         "recorded": LateQuestion(on_ask_recorded, Level.CLIENT),
         "forget_jobs": LateQuestion(on_forget, Level.CLIENT),
@@ -416,5 +421,6 @@ FEATURE: Final = Feature(
         "entries of the journal are handed over with the event": lambda s: [
             number for number in journal_of(s).batches if number == journal_of(s).number
         ],
+        "ends of jobs are asked for with the event": lambda s: journal_of(s).unread,
     },
 )

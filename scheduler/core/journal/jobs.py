@@ -61,7 +61,9 @@ class DetachedJobs:
         "jobs",
         "keeper",
         "number",
+        "reading",
         "submitters",
+        "unread",
         "unrecorded_nbytes",
     )
 
@@ -74,6 +76,9 @@ class DetachedJobs:
         self.jobs: dict[str, str] = {}
         #: {key: how it has ended} of those on record. The result of one that is done is, too.
         self.ended: dict[str, str] = {}
+        #: {key: None} of these that the journal reads, and those that it is to read with this event
+        self.reading: dict[str, None] = {}
+        self.unread: list[str] = []
         #: {key: its beginning, or its end, that is not recorded yet}. A job may begin anew, so
         #: entries of its key that are not the one here count no more.
         self.adding: dict[str, JobAdded] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.rotation import USER_SHIFT
@@ -17,6 +17,7 @@ from .entries import JobAdded, JournalRead
 from .jobs import journal_of
 
 if TYPE_CHECKING:
+    from ....protocol.wire.payload import Blob
     from ..state import SchedulerState
 
 #: Rows of one message.
@@ -41,6 +42,14 @@ def submit_again(state: SchedulerState, read: JournalRead, *, lets_go: bool = Tr
         keeper.number, keeper.user = own
     if lets_go:
         let_go(state, results)
+
+
+def give_results(state: SchedulerState, results: Mapping[str, Blob]) -> None:
+    """Give the tasks of jobs that are done the results that are on record."""
+    keeper = journal_of(state).keeper
+    for _, constants in _messages(_constant(key, result) for key, result in results.items()):
+        on_submit(state, keeper, _submission(constants, ()))
+    let_go(state, results)
 
 
 def _messages(jobs: Iterable[JobAdded]) -> Iterator[tuple[str, list[JobAdded]]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import data_lost, scattered_lost
+from ..journal.reading import reads
 from ..moves import without_recipe
 from ..moves.transitions import err, release_unneeded
 from ..records.peers import ClientHandle, WorkerHandle
@@ -89,7 +90,7 @@ def _give_up_lost(state: SchedulerState) -> None:
     """Let clients submit again what is lost; give up what they do not."""
     recovery = recovery_of(state)
     tasks, recovery.lost = recovery.lost, []
-    asked = [t for t in _without_recipe(tasks) if t.wanted_by and not _is_scattered(t)]
+    asked = [t for t in _without_recipe(state, tasks) if t.wanted_by and not _is_scattered(t)]
     if asked:
         _ask_clients(state, asked)
         state.call_after(RESUBMIT_S, _give_up_without_recipe, asked)
@@ -100,7 +101,7 @@ def _give_up_lost(state: SchedulerState) -> None:
 
 def _give_up_without_recipe(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
     """Fail tasks whose data is lost and that no client can compute again."""
-    for task in _without_recipe(tasks):
+    for task in _without_recipe(state, tasks):
         if task.wanted_by or task.n_waiters:
             failure = data_lost(task.key, _NO_RECIPE)
             err(state, task, scattered_lost(task.key) if _is_scattered(task) else failure)
@@ -112,9 +113,9 @@ def forget_unknown(state: SchedulerState) -> int:
     if task_class is None:
         return 0
     tasks = list(task_class.unrunnable)
-    n_lost = sum(bool(task.wanted_by) for task in _without_recipe(tasks))
+    n_lost = sum(bool(task.wanted_by) for task in _without_recipe(state, tasks))
     _ask_clients(state, tasks)
-    for task in _without_recipe(tasks):
+    for task in _without_recipe(state, tasks):
         if task.n_waiters:
             err(state, task, data_lost(task.key, _UNKNOWN))
     return n_lost
@@ -124,9 +125,16 @@ def _is_scattered(task: SchedulerTask) -> bool:
     return task.group.function.function_id == m.PUT_FUNCTION
 
 
-def _without_recipe(tasks: Iterable[SchedulerTask]) -> Iterator[SchedulerTask]:
-    """Yield those that have neither data nor recipe; a task may end with one before it."""
-    return (task for task in tasks if task.state == NO_WORKER and task.is_without_recipe)
+def _without_recipe(
+    state: SchedulerState, tasks: Iterable[SchedulerTask]
+) -> Iterator[SchedulerTask]:
+    """Yield those that have neither data nor recipe, and are not read from the journal.
+
+    One may end with one before it.
+    """
+    for task in tasks:
+        if task.state == NO_WORKER and task.is_without_recipe and not reads(state, task.key):
+            yield task
 
 
 def _ask_clients(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
@@ -135,7 +143,7 @@ def _ask_clients(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
     A task that no other one needs is forgotten.
     """
     by_client: dict[ClientHandle, list[str]] = {}
-    for task in _without_recipe(tasks):
+    for task in _without_recipe(state, tasks):
         for client in task.wanted_by:
             by_client.setdefault(client, []).append(task.key)
             wanted_keys.unwant(client, task)

@@ -89,7 +89,7 @@ def want_unknown(
     want(client, task)
     activate(state, task)
     note_made(state, [key])
-    if task.state == NO_WORKER and not state.awaits_peers:
+    if task.state == NO_WORKER and not may_come(state, key, spec_hash):
         unwant(client, task)
         release_unneeded(state, [task])
         drop_functions(state, client)

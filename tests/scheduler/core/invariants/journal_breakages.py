@@ -19,4 +19,5 @@ JOURNAL_BREAKAGES: dict[str, Callable[[Any], object]] = {
         lambda b: journal_of(b.state).submitters.update({"memory": {b.alice: None}})
     ),
     "entries of the journal are handed over with the event": lambda b: journal_of(b.state).batch(),
+    "ends of jobs are asked for with the event": lambda b: journal_of(b.state).unread.append("a"),
 }

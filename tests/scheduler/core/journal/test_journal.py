@@ -321,34 +321,6 @@ def test_a_job_waits_for_jobs_only(board, options):
     assert "it waits for a, which is not detached" in erred.failures[0][2]
 
 
-@pytest.mark.parametrize(("end", "how"), [("finish", "done"), ("raise_", "failed")])
-def test_a_job_may_wait_for_the_end_of_one_that_has_ended(board, end, how):
-    client, worker = board.client(), board.worker()
-    board.send(client, graph("a", detached=True))
-    getattr(board, end)(worker, "a", **({"blob": b"result"} if how == "done" else {}))
-    board.send(client, m.ReleaseKeys(keys=["a"]))
-    recorded(board, 1)
-    recorded(board, 2)
-    assert board.states("a") == ["-"]
-    board.send(client, graph("b", detached=True, conditions=[[how, "a"]]))
-    assert board.states("b") == ["processing"]
-    out = board.send(client, graph("c", detached=True, conditions=[["cancelled", "a"]]))
-    (cancelled,) = out.of(client, m.KeysCancelled)
-    ended = {"done": "is done", "failed": "has failed"}[how]
-    assert cancelled.reason == f"it was to run when a is cancelled, and that {ended}"
-
-
-def test_conditions_of_jobs_are_judged_by_the_record_after_a_restart():
-    jobs = [job("c", conditions=[["done", "a"], ["failed", "b"]]), job("d", "c")]
-    ended = {"a": "done", "b": "failed", "x": "cancelled", "y": "lost"}
-    jobs.append(job("e", conditions=[["ended", "x"], ["lost", "y"], ["done", "d"]]))
-    board = open_board(JournalRead(jobs, ended=ended))
-    worker = board.worker()
-    assert board.states("c", "d", "e") == ["processing", "processing", "waiting"]
-    board.finish(worker, "c", "d")
-    assert board.states("e") == ["processing"]
-
-
 def test_jobs_that_the_journal_has_forgotten_are_read_by_no_new_ones(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", detached=True))

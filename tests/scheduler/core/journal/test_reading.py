@@ -1,0 +1,141 @@
+"""Jobs that have ended: others wait for their ends, and clients come back for their results."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.protocol.values.serialize import dumps
+from weft.protocol.wire import messages as m
+from weft.protocol.wire.constant_calls import CONSTANT_ID
+from weft.scheduler.core.events import SchedulerTick
+from weft.scheduler.core.journal.entries import EndsRead, JobEnded, JournalRead, ReadEnds
+from weft.scheduler.core.journal.jobs import journal_of
+from weft.scheduler.core.journal.reading import READ_AGAIN_S
+
+from ...builders import Board, graph, sent_keys
+from .test_journal import job, open_board, recorded, writes
+
+ENDED: dict[str, str] = {"a": "done", "b": "failed"}
+ENDS = [
+    (JobEnded("a", "done", result=dumps(7)), m.NO_HASH),
+    (JobEnded("b", "failed", ["exception", "b", "x"]), m.NO_HASH),
+]
+
+
+def reads(board: Board) -> list[ReadEnds]:
+    """Return what is to be read since the last event."""
+    return [action for action in board.actions if isinstance(action, ReadEnds)]
+
+
+def test_a_client_that_comes_back_gets_what_is_on_record_and_nothing_runs_again():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client, worker = board.client(), board.worker()
+    assert board.send(client, m.WantKeys(keys=["b", "a", "c"])).of(client, m.KeysUnknown) == [
+        m.KeysUnknown(keys=["c"])
+    ]
+    (asked,) = reads(board)
+    assert asked.keys == ["b", "a"]
+    board.tick(11.0)  # nobody gives them up
+    assert board.states("a", "b") == ["no_worker", "no_worker"]
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS)]))
+    assert sent_keys(board.out, client, m.KeysErred) == ["b"]
+    (sent,) = board.out.of(worker, m.AssignTasks)
+    assert (sent.keys, sent.functions) == (["a"], [CONSTANT_ID])
+    out = board.finish(worker, "a", blob=dumps(7))
+    assert sent_keys(out, client, m.ResultsReady) == ["a"]
+    assert writes(board) == []
+    board.send(client, m.ReleaseKeys(keys=["a", "b"]))
+    board.drop_rest()
+    assert board.states("a", "b") == ["-", "-"]
+
+
+def test_a_job_reads_the_result_of_one_that_is_on_record():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("c", ":a -> d", detached=True))
+    (asked,) = reads(board)
+    assert asked.keys == ["a"]
+    board.send(client, graph(":b -> e"))
+    (also,) = reads(board)
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1]), EndsRead(also, ENDS[1:])]))
+    assert sent_keys(board.out, client, m.KeysErred) == ["e"]
+    board.finish(worker, "c", "a")
+    assert board.states("d") == ["processing"]
+    board.drop_rest()
+
+
+def test_ends_that_could_not_be_read_are_read_again():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client = board.client()
+    board.send(client, m.WantKeys(keys=["a", "b"]))
+    (asked,) = reads(board)
+    board.play(SchedulerTick(journal=[EndsRead(asked, problem="the database is locked")]))
+    assert reads(board) == []
+    board.tick(READ_AGAIN_S + 0.1)
+    (asked,) = reads(board)
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1], rest=["b"])]))
+    assert [one.keys for one in reads(board)] == [["b"]]
+    board.send(client, m.ReleaseKeys(keys=["b"]))
+    assert board.states("b") == ["-"]
+    board.play(SchedulerTick(journal=[EndsRead(ReadEnds(["b"]), ENDS[1:])]))
+    assert board.states("b") == ["-"]
+    assert not journal_of(board.state).reading
+    board.drop_rest()
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_job_that_is_on_record_no_more_or_is_another_call_is_unknown(is_there, is_forgotten):
+    board = open_board(JournalRead(ended={**ENDED}))
+    client = board.client()
+    board.send(client, m.WantKeys(keys=["a"], spec_hashes=[b"h" * 16]))
+    (asked,) = reads(board)
+    ends = [(ENDS[0][0], b"i" * 16)] if is_there else []
+    if is_forgotten:
+        board.send(client, m.Ask(request=1, name="forget_jobs", arguments={"keys": ["a"]}))
+    board.play(SchedulerTick(journal=[EndsRead(asked, ends)]))
+    board.tick(0.1)
+    assert sent_keys(board.out, client, m.KeysUnknown) == ["a"]
+    assert board.states("a") == ["-"]
+
+
+def test_a_job_that_begins_anew_while_its_end_is_read_runs():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client, other, worker = board.client(), board.client("bob"), board.worker()
+    board.send(client, m.WantKeys(keys=["a"]))
+    (asked,) = reads(board)
+    board.send(other, graph("a", detached=True))
+    assert board.states("a") == ["processing"]
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1])]))
+    out = board.finish(worker, "a", blob=b"new")
+    assert sent_keys(out, client, m.ResultsReady) == ["a"]
+    board.drop_rest()
+
+
+@pytest.mark.parametrize(("end", "how"), [("finish", "done"), ("raise_", "failed")])
+def test_a_job_may_wait_for_the_end_of_one_that_has_ended(end, how):
+    board = open_board()
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    getattr(board, end)(worker, "a", **({"blob": b"result"} if how == "done" else {}))
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    recorded(board, 1)
+    recorded(board, 2)
+    assert board.states("a") == ["-"]
+    board.send(client, graph("b", detached=True, conditions=[[how, "a"]]))
+    assert board.states("b") == ["processing"]
+    out = board.send(client, graph("c", detached=True, conditions=[["cancelled", "a"]]))
+    (cancelled,) = out.of(client, m.KeysCancelled)
+    ended = {"done": "is done", "failed": "has failed"}[how]
+    assert cancelled.reason == f"it was to run when a is cancelled, and that {ended}"
+
+
+def test_conditions_of_jobs_are_judged_by_the_record_after_a_restart():
+    jobs = [job("c", conditions=[["done", "a"], ["failed", "b"]]), job("d", "c")]
+    ended = {"a": "done", "b": "failed", "x": "cancelled", "y": "lost"}
+    jobs.append(job("e", conditions=[["ended", "x"], ["lost", "y"], ["done", "d"]]))
+    board = open_board(JournalRead(jobs, ended=ended))
+    worker = board.worker()
+    assert board.states("c", "d", "e") == ["processing", "processing", "waiting"]
+    board.finish(worker, "c", "d")
+    assert board.states("e") == ["processing"]
