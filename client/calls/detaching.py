@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import JobNotRecorded
-from ..insight.asking import pages_of
+from ...protocol.wire.answers import reading
+from ..insight.asking import N_KEYS, pages_of
 from ..modes import on_loop
 from ..results.failures import exception_of
 
@@ -17,13 +18,35 @@ if TYPE_CHECKING:
 
 
 @on_loop
-async def wait_recorded(engine: Engine) -> None:
+async def wait_recorded(engine: Engine, futures: Iterable[Future[Any, Any]] = ()) -> None:
     """Wait until the scheduler has recorded all detached calls of this client.
 
-    `submit` and `map` of a blocking client do so themselves; an asynchronous one awaits this. What
-    could not be recorded has failed with `JobNotRecorded`.
+    `submit` and `map` of a blocking client do so themselves; an asynchronous one awaits this. A
+    call that could not be recorded has failed with `JobNotRecorded`, unless it had ended before
+    that was known.
+
+    Args:
+        futures: of detached calls, of which it is checked whether they are recorded, also if they
+            have ended.
+
+    Raises:
+        JobNotRecorded: one of `futures` was not recorded.
     """
-    await pages_of(engine, "recorded", {}, None)
+    futures = [*futures]
+    keys = [future._state.key for future in futures]
+    unrecorded: dict[str, str] = {}
+    for first in range(0, len(keys) or 1, N_KEYS):
+        part = keys[first : first + N_KEYS]
+        for page in await pages_of(engine, "recorded", {"keys": part} if part else {}, None):
+            with reading("the scheduler"):
+                unrecorded |= page.get("unrecorded", {})  # earlier versions do not say
+    for future in futures:
+        if future._state.status == "error":
+            error = exception_of(future._state)
+            if isinstance(error, JobNotRecorded):
+                raise error
+        if future._state.key in unrecorded:
+            raise JobNotRecorded(future._state.key, str(unrecorded[future._state.key]))
 
 
 def accepted(
@@ -35,10 +58,5 @@ def accepted(
         JobNotRecorded: one was not.
     """
     if conditions["detached"] and not client.asynchronous and futures:
-        client.wait_recorded()
-        for future in futures:
-            if future._state.status == "error":
-                error = exception_of(future._state)
-                if isinstance(error, JobNotRecorded):
-                    raise error
+        client.wait_recorded(futures)
     return futures

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -100,6 +101,21 @@ def test_a_job_has_a_failure_for_any_client(client):
     key = client.submit(fail, "no data", detached=True).key
     with pytest.raises(ValueError, match="no data"):
         client.job_result(key, timeout=60)
+
+
+@pytest.mark.parametrize(("function", "argument"), [(abs, -7), (fail, "no data")])
+def test_a_job_that_ends_before_it_can_be_recorded_is_not_accepted(
+    client, started, function, argument
+):
+    client.submit(abs, -1, detached=True)
+    (path,) = file_of(started).parents[2].rglob("journal.sqlite")
+    journal = sqlite3.connect(path, isolation_level=None)
+    with contextlib.closing(journal):
+        journal.execute("BEGIN IMMEDIATE")
+        with pytest.raises(weft.JobNotRecorded, match="database is locked"):
+            client.submit(function, argument, key=f"late-{function.__name__}", detached=True)
+    with pytest.raises(KeyError, match="no job 'late"):
+        client.job(f"late-{function.__name__}")
 
 
 def test_large_results_and_arguments(client):

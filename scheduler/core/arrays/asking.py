@@ -9,7 +9,7 @@ from ....protocol.wire.messages.questions import NO_ANSWER
 from ....protocol.wire.options import CANCELLED
 from ....protocol.wire.question_arguments import BadArgument
 from ..journal.entries import ReadJobs
-from ..journal.feature import on_ask_recorded, why_not_again
+from ..journal.feature import answer_when_recorded, why_not_again
 from ..journal.jobs import when_written
 from ..records.tasks import SchedulerTask
 from ..requests.submission import on_cancel
@@ -60,7 +60,7 @@ def on_cancel_rows(state: SchedulerState, peer: int, message: m.Ask) -> None:
         if pending:
             _answer_recorded(state, peer, message, f"rows of {key} are cancelled")
             return
-    on_ask_recorded(state, peer, message)
+    answer_when_recorded(state, peer, message)
 
 
 def on_row_ended(state: SchedulerState, peer: int, message: m.Ask) -> None:

@@ -25,7 +25,7 @@ from ....protocol.wire.question_arguments import BadArgument
 from ..assignment.asking_back import ask_all_back
 from ..feature import Feature, LateQuestion, Question
 from ..journal.entries import JournalRead, QueueChanged
-from ..journal.feature import RETRY_S, on_ask_recorded
+from ..journal.feature import RETRY_S, answer_when_recorded
 from ..journal.jobs import append, journal_of, when_written
 from ..moves.transitions import enqueue
 from ..records.tasks import NO_WORKER, QUEUED, SchedulerTask
@@ -152,7 +152,7 @@ def on_pause(state: SchedulerState, peer: int, message: m.Ask) -> None:
         state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
         return
     if name in paused:
-        on_ask_recorded(state, peer, message)
+        answer_when_recorded(state, peer, message)
         return
     pause(state, name)
     state.log("info", f"queue {name} is paused")

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.failure import UNRECORDED, Failure, unrecorded
+from ....protocol.wire.failure import Failure, unrecorded
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.levels import Level
 from ....protocol.wire.messages.questions import NO_ANSWER
 from ....protocol.wire.options import DONE, TaskOptions
-from ....protocol.wire.question_arguments import BadArgument, keys_of
+from ....protocol.wire.question_arguments import BadArgument, Info, keys_of
 from ..feature import Feature, LateQuestion
 from ..moves.transitions import err, send_erred
 from ..records.peers import ClientHandle
@@ -50,9 +51,11 @@ from .jobs import (
     append,
     end_job,
     failed_end,
+    is_of_unrecorded,
     journal_of,
     miscounted,
     recorded,
+    when_written,
 )
 from .resubmission import let_go, submit_again
 
@@ -172,7 +175,7 @@ def _begin(state: SchedulerState, added: JobAdded, submitters: dict[ClientHandle
     """Have the beginning of a job recorded."""
     journal = journal_of(state)
     journal.jobs[added.key] = PENDING
-    journal.ended.pop(added.key, None)
+    journal.unrecorded.pop(added.key, None)
     journal.adding[added.key] = added
     journal.submitters[added.key] = submitters
     append(state, added)
@@ -222,7 +225,10 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
             del journal.adding[key]
             submitters = journal.submitters.pop(key)
             if report.error:
+                journal.note_unrecorded(key, report.error)
                 _fail(state, key, report.error, submitters)
+            else:
+                journal.ended.pop(key, None)
         elif isinstance(entry, JobEnded) and journal.ending.get(key) is entry:
             if report.error:
                 again.append(entry)
@@ -232,7 +238,7 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
                 continue
             del journal.jobs[key]
             over.append(key)
-            if key not in report.refused and (entry.failure or [""])[0] != UNRECORDED:
+            if key not in report.refused and not is_of_unrecorded(entry):
                 journal.ended[key] = entry.state
     for key in report.dropped:
         journal.ended.pop(key, None)
@@ -241,9 +247,8 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
     let_go(state, over)
     for then in batch.then:
         then(state, report.error)
-    for peer, request in batch.questions:
-        if peer in state.roles:
-            state.send(peer, m.Answer(request=request, info={}))
+    for question in batch.questions:
+        _answer_recorded(state, *question)
 
 
 def _note_error(state: SchedulerState, error: str) -> None:
@@ -263,15 +268,17 @@ def _fail(
 ) -> None:
     """Fail a job whose beginning is not recorded, unless it has failed or was cancelled.
 
-    If others want it, who have not submitted it as a job, it goes on as a task of theirs. In either
-    case this end is recorded: an earlier job of the key may be on record.
+    If others want it, who have not submitted it as a job, it goes on as a task of theirs. In any
+    case this end is recorded: an earlier job of the key may be on record. How the job has ended
+    before is that of no job on record.
     """
     journal = journal_of(state)
     task = state.tasks.get(key)
-    if task is None or task not in journal.keeper.wants or task.state == ERRED:
-        return
-    journal.ending.pop(key, None)
     failure = unrecorded(key, reason)
+    journal.ending.pop(key, None)
+    if task is None or task not in journal.keeper.wants or task.state == ERRED:
+        end_job(state, failed_end(key, failure))
+        return
     is_theirs = all(c in submitters or c.receive is not None for c in task.wanted_by)
     if is_theirs or any(c.peer is None for c in submitters):  # one that is away asks later
         err(state, task, failure)
@@ -305,13 +312,37 @@ def _on_read(state: SchedulerState, read: JournalRead) -> None:
 
 # -- questions -------------------------------------------------------------------------------------
 def on_ask_recorded(state: SchedulerState, peer: int, message: m.Ask) -> None:
-    """Answer when all is recorded that was submitted before."""
+    """Answer when all is recorded that was submitted before, with those `keys` that are not.
+
+    A job may have ended before that is known. Then no failure of it tells its client.
+    """
+    keys = keys_of(message.arguments) if message.arguments.get("keys") else ()
+    _answer_later(state, peer, message.request, keys)
+
+
+def answer_when_recorded(state: SchedulerState, peer: int, message: m.Ask) -> None:
+    """Answer a question when all is recorded that was to be recorded before."""
+    _answer_later(state, peer, message.request, ())
+
+
+def _answer_later(state: SchedulerState, peer: int, request: int, keys: Sequence[str]) -> None:
     journal = journal_of(state)
     if journal.batches:
         last = journal.batches[max(journal.batches)]
-        last.questions.append((peer, message.request))
+        last.questions.append((peer, request, keys))
     else:
-        state.send(peer, m.Answer(request=message.request, info={}))
+        _answer_recorded(state, peer, request, keys)
+
+
+def _answer_recorded(state: SchedulerState, peer: int, request: int, keys: Sequence[str]) -> None:
+    journal = journal_of(state)
+    if peer not in state.roles:
+        return
+    info: Info = {}
+    if keys:
+        why = journal.unrecorded
+        info["unrecorded"] = {key: why[key] for key in keys if key in why}
+    state.send(peer, m.Answer(request=request, info=info))
 
 
 def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
@@ -330,7 +361,7 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
             of_keys.pop(key, None)
         append(state, JobForgotten(key))
     let_go(state, keys)
-    on_ask_recorded(state, peer, message)
+    answer_when_recorded(state, peer, message)
 
 
 def on_retry_job(state: SchedulerState, peer: int, message: m.Ask) -> None:
@@ -365,9 +396,20 @@ def _on_jobs_read(state: SchedulerState, report: JobsRead) -> None:
     read.jobs = [_without_times(job) for job in read.jobs if job.key not in journal.jobs]
     for job in read.jobs:
         _begin(state, job, {})
-    journal.batch().questions.append((asked.peer, asked.request))
+    when_written(state, partial(_answer_again, asked=asked))
     state.counters.tasks_retried += len(read.jobs)
     submit_again(state, read)
+
+
+def _answer_again(state: SchedulerState, error: str, asked: ReadJobs) -> None:
+    """Answer that a job runs again: that is recorded, or it has failed."""
+    if asked.peer not in state.roles:
+        return
+    if error:
+        text = f"job {asked.key!r} does not run again: {error}"
+        state.send(asked.peer, m.AskFailed(request=asked.request, kind=NO_ANSWER, text=text))
+    else:
+        state.send(asked.peer, m.Answer(request=asked.request, info={}))
 
 
 def _without_times(job: JobAdded) -> JobAdded:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.failure import Failure, cancelled, data_lost
+from ....protocol.wire.failure import UNRECORDED, Failure, cancelled, data_lost
 from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
 from ....protocol.wire.payload import Blob
 from ..records.peers import ClientHandle
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 #: Results that are to be recorded, in bytes. With more of them the next ones stay with workers, so
 #: a slow disk costs no memory without end.
 MAX_UNRECORDED_NBYTES: Final = 64 << 20
+#: Jobs that are known to be on no record; the oldest go first. Whoever submitted them asks at once.
+MAX_UNRECORDED: Final = 10_000
 #: A job whose result is with workers: it has ended, and is wanted on.
 MADE: Final = "made"
 _STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
@@ -35,8 +38,8 @@ class _Writing:
         self.entries: list[Entry] = []
         #: of results
         self.nbytes = 0
-        #: (peer, request) of those that wait for it
-        self.questions: list[tuple[int, int]] = []
+        #: (peer, request, keys that are asked about) of those that wait for it
+        self.questions: list[tuple[int, int, Sequence[str]]] = []
         #: called with the error of this batch, "" = it is recorded
         self.then: list[Callable[[SchedulerState, str], None]] = []
 
@@ -64,6 +67,7 @@ class DetachedJobs:
         "reading",
         "submitters",
         "unread",
+        "unrecorded",
         "unrecorded_nbytes",
     )
 
@@ -75,10 +79,14 @@ class DetachedJobs:
         #: {key: PENDING or MADE}
         self.jobs: dict[str, str] = {}
         #: {key: how it has ended} of those on record. The result of one that is done is, too.
+        #: One that begins anew is here, as it ended before, until that is recorded.
         self.ended: dict[str, str] = {}
         #: {key: None} of these that the journal reads, and those that it is to read with this event
         self.reading: dict[str, None] = {}
         self.unread: list[str] = []
+        #: {key: why} of those whose beginning could not be recorded, the latest. It finds its
+        #: oldest at once.
+        self.unrecorded: OrderedDict[str, str] = OrderedDict()
         #: {key: its beginning, or its end, that is not recorded yet}. A job may begin anew, so
         #: entries of its key that are not the one here count no more.
         self.adding: dict[str, JobAdded] = {}
@@ -109,7 +117,13 @@ class DetachedJobs:
 
     def is_done(self, key: str) -> bool:
         """Return whether the result of a job is recorded."""
-        return self.ended.get(key) == DONE
+        return key not in self.jobs and self.ended.get(key) == DONE
+
+    def note_unrecorded(self, key: str, reason: str) -> None:
+        """Note that a job is on no record, for those who ask whether it is."""
+        self.unrecorded[key] = reason
+        if len(self.unrecorded) > MAX_UNRECORDED:
+            self.unrecorded.popitem(last=False)
 
     def options_of(self, group: TaskGroup) -> dict[str, Any]:
         """Return the options of a group as they are recorded: one map for all its tasks."""
@@ -173,6 +187,11 @@ def ends_in(state: SchedulerState, message: Message) -> Iterator[JobEnded]:
 
 def failed_end(key: str, failure: Failure) -> JobEnded:
     return JobEnded(key, _STATES.get(failure[0], FAILED), failure)
+
+
+def is_of_unrecorded(end: JobEnded) -> bool:
+    """Return whether a job has ended because it could not be recorded itself."""
+    return end.failure is not None and end.failure[:2] == [UNRECORDED, end.key]
 
 
 def _done(state: SchedulerState, key: str, result: Blob | None) -> JobEnded:

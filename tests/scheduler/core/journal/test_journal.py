@@ -247,6 +247,7 @@ def test_a_job_that_was_cancelled_before_its_beginning_could_not_be_recorded_has
     recorded(board, 1, "the disk is full")
     assert board.states("a", "b") == ["released", "erred"]
     recorded(board, 2)
+    recorded(board, 3)
     assert not journal_of(board.state).jobs
     assert not journal_of(board.state).ending
 
