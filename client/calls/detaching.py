@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import JobNotRecorded
+from ...protocol.errors import JobNotRecorded, QuestionFailed
 from ...protocol.wire.answers import reading
 from ..insight.asking import N_KEYS, pages_of
 from ..modes import on_loop
@@ -37,9 +37,15 @@ async def wait_recorded(engine: Engine, futures: Iterable[Future[Any, Any]] = ()
     unrecorded: dict[str, str] = {}
     for first in range(0, len(keys) or 1, N_KEYS):
         part = keys[first : first + N_KEYS]
-        for page in await pages_of(engine, "recorded", {"keys": part} if part else {}, None):
-            with reading("the scheduler"):
-                unrecorded |= page.get("unrecorded", {})  # earlier versions do not say
+        try:
+            for page in await pages_of(engine, "recorded", {"keys": part} if part else {}, None):
+                with reading("the scheduler"):
+                    unrecorded |= page.get("unrecorded", {})  # earlier versions do not say
+        except QuestionFailed as error:  # also `NoAnswer`, which is a TimeoutError
+            if not part:
+                raise
+            text = f"the scheduler does not say whether it is recorded ({error})"
+            raise JobNotRecorded(part[0], text) from error
     for future in futures:
         if future._state.status == "error":
             error = exception_of(future._state)

@@ -340,7 +340,7 @@ def _answer_recorded(state: SchedulerState, peer: int, request: int, keys: Seque
         return
     info: Info = {}
     if keys:
-        why = journal.unrecorded
+        why = journal.unrecorded if journal.is_open else dict.fromkeys(keys, NO_JOURNAL)
         info["unrecorded"] = {key: why[key] for key in keys if key in why}
     state.send(peer, m.Answer(request=request, info=info))
 

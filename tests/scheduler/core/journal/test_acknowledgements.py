@@ -114,6 +114,12 @@ def test_the_latest_jobs_on_no_record_are_known(board, monkeypatch):
     assert ask(board, client, "a", "b", "c") == [answer(b=FULL, c=FULL)]
 
 
+def test_a_scheduler_without_a_journal_has_recorded_nothing():
+    board = Board()
+    (answered,) = ask(board, board.client(), "a")
+    assert "has no journal" in answered.info["unrecorded"]["a"]
+
+
 def test_a_question_with_keys_that_are_none_is_refused(board):
     client = board.client()
     question = m.Ask(request=5, name="recorded", arguments={"keys": "abc"})
