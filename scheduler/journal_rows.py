@@ -107,7 +107,7 @@ _NBYTES: Final = 16 << 20
 #: What `_submitted` reads.
 _SUBMITTED: Final = """
 SELECT number, key, name, function, functions.blob, functions.buffers, args, args_buffers,
-       dependencies, options, spec_hash, client, user_name, state
+       dependencies, options, spec_hash, client, user_name, state, submitted
 FROM jobs JOIN functions ON functions.id = jobs.function
 """
 
@@ -150,7 +150,7 @@ def recorded_end(database: Database, key: str) -> tuple[JobEnded, bytes] | None:
 def _submitted(row: Any) -> tuple[JobAdded, str]:
     """Return a job as it was submitted, and its state."""
     _, key, name, function, blob, buffers, args, args_buffers, *others = row
-    dependencies, options, spec_hash, client, user, state = others
+    dependencies, options, spec_hash, client, user, state, submitted = others
     job = JobAdded(
         key=key,
         function_id=function,
@@ -162,6 +162,7 @@ def _submitted(row: Any) -> tuple[JobAdded, str]:
         spec_hash=spec_hash,
         client=client,
         user=user,
+        submitted=submitted,
     )
     return job, state
 
@@ -237,7 +238,7 @@ def _add(database: Database, jobs: list[JobAdded]) -> None:
                 job.spec_hash,
                 job.client,
                 job.user,
-                now,
+                job.submitted or now,  # of one that runs again
             )
         )
     keys = [(job.key,) for job in jobs]

@@ -93,6 +93,20 @@ def read_again(opened: Opened, path: Path | str) -> JournalRead:
         again.close()
 
 
+def test_a_job_that_runs_again_was_submitted_when_it_was_the_first_time(opened, monkeypatch):
+    opened.write(job("a"))
+    first = opened.ask("job", key="a").info["jobs"][0]["submitted"]
+    opened.write(JobEnded("a", "failed", ["exception", "a", "ValueError"]))
+    monkeypatch.setattr(time, "time", lambda: first + 1000)
+    for _ in range(2):
+        opened.write(*opened.again("a").read.jobs)
+        (found,) = opened.ask("job", key="a").info["jobs"]
+        assert (found["state"], found["submitted"]) == ("pending", first)
+        opened.write(JobEnded("a", "failed", ["exception", "a", "ValueError"]))
+    opened.write(job("a"))  # by a client
+    assert opened.ask("job", key="a").info["jobs"][0]["submitted"] == first + 1000
+
+
 def test_jobs_that_have_not_ended_are_read_in_the_order_of_submission(opened, path):
     large = Payload(b"data", [bytearray(b"buffer")])
     jobs = [job("a"), job("b", "a", args=large), job("c")]

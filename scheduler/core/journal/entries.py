@@ -34,6 +34,8 @@ class JobAdded:
     client: str
     #: who has its turns and limits, "" = no user with a name
     user: str = ""
+    #: when it was submitted first, seconds since 1970; 0 = it is submitted now
+    submitted: float = field(default=0.0, compare=False)
 
 
 @dataclass(slots=True)
