@@ -261,7 +261,7 @@ async def forget_job(engine: Engine, key: Key) -> None:
     """Forget a detached job that has ended: what is recorded of it, and its result.
 
     Raises:
-        QuestionFailed: it has not ended.
+        QuestionFailed: it has not ended, or a job reads its result that has not.
     """
     await pages_of(engine, "forget_jobs", {"keys": [text_of(key)]}, None)
 

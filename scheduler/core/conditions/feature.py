@@ -135,7 +135,7 @@ def _watch(state: SchedulerState, key: str) -> None:
     watched = watched_of(state)
     task = state.tasks.get(key)
     if task is None:
-        if how := journal_of(state).ended.get(key):
+        if how := journal_of(state).end_of(key):
             watched.ended[key] = how
             return
         task = wanted_keys.want_unknown(state, watched.keeper, key)

@@ -57,6 +57,7 @@ from .jobs import (
     recorded,
     when_written,
 )
+from .met_conditions import drop_met
 from .resubmission import let_go, submit_again
 
 if TYPE_CHECKING:
@@ -147,7 +148,6 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
         if task.key in journal.adding:
             journal.submitters[task.key][client] = None
         return
-    journal.ending.pop(task.key, None)  # it begins anew before that is recorded
     group = task.group
     added = JobAdded(
         key=task.key,
@@ -174,6 +174,8 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
 def _begin(state: SchedulerState, added: JobAdded, submitters: dict[ClientHandle, None]) -> None:
     """Have the beginning of a job recorded."""
     journal = journal_of(state)
+    if added.key in journal.ended or journal.ending.pop(added.key, None) is not None:
+        drop_met(state, [added.key])  # it begins anew, perhaps before its end is recorded
     journal.jobs[added.key] = PENDING
     journal.unrecorded.pop(added.key, None)
     journal.adding[added.key] = added
@@ -242,6 +244,7 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
                 journal.ended[key] = entry.state
     for key in report.dropped:
         journal.ended.pop(key, None)
+    drop_met(state, report.dropped)
     if again:
         state.call_after(RETRY_S, _end_again, again)
     let_go(state, over)
@@ -349,11 +352,12 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """Forget jobs that have ended, with their results; answer when that is recorded."""
     journal = journal_of(state)
     keys = keys_of(message.arguments)
-    pending = [k for k in keys if journal.jobs.get(k) == PENDING and k not in journal.ending]
-    if not journal.is_open or pending:
-        text = f"job {pending[0]!r} has not ended: cancel it first" if pending else NO_JOURNAL
+    reasons = map(partial(_why_kept, state), keys)
+    text = next(filter(None, reasons), "") if journal.is_open else NO_JOURNAL
+    if text:
         state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
         return
+    drop_met(state, keys)
     for key in keys:
         for of_keys in (
             journal.jobs, journal.ended, journal.adding, journal.ending, journal.submitters
@@ -362,6 +366,22 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
         append(state, JobForgotten(key))
     let_go(state, keys)
     answer_when_recorded(state, peer, message)
+
+
+def _why_kept(state: SchedulerState, key: str) -> str:
+    """Return why a job cannot be forgotten, "" = it can."""
+    if _is_open(state, key):
+        return f"job {key!r} has not ended: cancel it first"
+    task = state.tasks.get(key)
+    for dependent in (task and task.dependents) or ():
+        if _is_open(state, dependent.key):
+            return f"job {dependent.key!r} reads {key!r}, and has not ended: cancel it first"
+    return ""
+
+
+def _is_open(state: SchedulerState, key: str) -> bool:
+    journal = journal_of(state)
+    return journal.jobs.get(key) == PENDING and key not in journal.ending
 
 
 def on_retry_job(state: SchedulerState, peer: int, message: m.Ask) -> None:

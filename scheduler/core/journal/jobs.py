@@ -119,6 +119,12 @@ class DetachedJobs:
         """Return whether the result of a job is recorded."""
         return key not in self.jobs and self.ended.get(key) == DONE
 
+    def end_of(self, key: str) -> str:
+        """Return how a job has ended that is on record, or soon will be; "" = it has not."""
+        if (end := self.ending.get(key)) is not None:
+            return end.state
+        return "" if key in self.jobs else self.ended.get(key, "")
+
     def note_unrecorded(self, key: str, reason: str) -> None:
         """Note that a job is on no record, for those who ask whether it is."""
         self.unrecorded[key] = reason

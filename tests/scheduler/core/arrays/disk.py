@@ -9,7 +9,9 @@ from weft.scheduler.core.arrays.records import STATES
 from weft.scheduler.core.events import Event, SchedulerTick
 from weft.scheduler.core.journal.entries import (
     JobAdded,
+    JobChanged,
     JobEnded,
+    JobForgotten,
     JobsRead,
     JournalRead,
     JournalWritten,
@@ -61,7 +63,11 @@ class Disk:
         """Return what a scheduler begins with."""
         jobs = [job for key, job in self.jobs.items() if key not in self.ended]
         arrays = {job.key: dict(self.chunks.get(job.key, {})) for job in jobs if is_array(job)}
-        return JournalRead(jobs=jobs, arrays=arrays)
+        ended = {key: end.state for key, end in self.ended.items()}
+        needed = dict.fromkeys(key for job in jobs for key in job.dependencies)
+        found = ((key, self.ended[key].result) for key in needed if key in self.ended)
+        results = {key: result for key, result in found if result is not None}
+        return JournalRead(jobs=jobs, arrays=arrays, ended=ended, results=results)
 
     def commit(self, board: Board) -> None:
         """Commit all that there is, and report it."""
@@ -77,10 +83,17 @@ class Disk:
         """Commit a batch."""
         for entry in () if self.error else action.entries:
             if isinstance(entry, JobAdded):
+                self.jobs.pop(entry.key, None)  # it is behind those that it may read
                 self.jobs[entry.key] = entry
                 self.ended.pop(entry.key, None)
             elif isinstance(entry, JobEnded):
                 self.ended[entry.key] = entry
+            elif isinstance(entry, JobChanged):
+                job = self.jobs[entry.key]
+                self.jobs[entry.key] = replace(job, options=entry.options)
+            elif isinstance(entry, JobForgotten):
+                del self.jobs[entry.key]
+                self.ended.pop(entry.key, None)
             elif isinstance(entry, RowsChanged):
                 if entry.is_new:
                     self.chunks[entry.key], self.kept[entry.key] = {}, {}
