@@ -48,9 +48,9 @@ async def wait_recorded(engine: Engine, futures: Iterable[Future[Any, Any]] = ()
             raise JobNotRecorded(part[0], text) from error
     for future in futures:
         if future._state.status == "error":
-            error = exception_of(future._state)
-            if isinstance(error, JobNotRecorded):
-                raise error
+            failure = exception_of(future._state)
+            if isinstance(failure, JobNotRecorded):
+                raise failure
         if future._state.key in unrecorded:
             raise JobNotRecorded(future._state.key, str(unrecorded[future._state.key]))
 

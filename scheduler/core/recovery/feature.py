@@ -9,7 +9,7 @@ from ....protocol.wire import messages as m
 from ....protocol.wire.question_arguments import Info
 from ..feature import Departure, Feature, StateMetric
 from ..invariants.checking import differences, unless
-from ..records.tasks import PROCESSING
+from ..records.tasks import FORGOTTEN, PROCESSING
 from . import barrier, inventories, lacking, merging, recipes, rows
 from .records import ASSIGNED, InventoryRow, Recovery, recovery_of
 
@@ -82,7 +82,8 @@ RECOVERY_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]
     "a twin runs beside the current attempt": lambda s: [
         (ws, task, attempt)
         for attempt, (ws, task) in recovery_of(s).twins.items()
-        if task.state != PROCESSING or attempt not in ws.zombies
+        # One that a later feature has let go of in this pass is dropped with the next.
+        if task.state not in (PROCESSING, FORGOTTEN) or attempt not in ws.zombies
     ],
     "recovery is busy while attempts run twice": lambda s: unless(
         Recovery in s.busy or not recovery_of(s).twins, recovery_of(s).twins
