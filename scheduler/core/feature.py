@@ -74,8 +74,8 @@ Give: TypeAlias = (
 )
 AssignedHook: TypeAlias = "Callable[[SchedulerState, list[SchedulerTask]], None]"
 RefusingHook: TypeAlias = (
-    "Callable[[SchedulerState, ClientHandle, m.SubmitTasks, Mapping[int, Failure]],"
-    " Mapping[int, Failure]]"
+    "Callable[[SchedulerState, ClientHandle, m.SubmitTasks, Mapping[int, Failure | None]],"
+    " Mapping[int, Failure | None]]"
 )
 SubmittedHook: TypeAlias = "Callable[[SchedulerState, ClientHandle, SchedulerTask], None]"
 RecipeHook: TypeAlias = "Callable[[SchedulerState, SchedulerTask, WorkerHandle | None, int], None]"
@@ -193,7 +193,8 @@ class Feature:
     client_gone: Hooks[ClientHook] = ()
 
     # -- submission -------------------------------------------------------------------------------
-    #: a client submits tasks, some of which are refused: the others that are, and why
+    #: a client submits tasks, some of which are refused: the others that are, and why; None = it
+    #: wants them, and does not submit them
     refusing: Hooks[RefusingHook] = ()
     #: a client in a task submits for no attempt that runs: the task for which it does, if any
     acts_for: Hooks[Callable[[SchedulerState, TaskOptions], SchedulerTask | None]] = ()

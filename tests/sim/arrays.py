@@ -166,10 +166,10 @@ class SimulatedArrays:
         code = self.code_of(of_array, position)
         # One that is asked for runs again before that is on record, unless it has succeeded.
         is_asked = code > DONE_WITH_NONE and (key in self._again or of_array in self._again)
-        # A client that was not told of a failed array submits it again, at the next scheduler.
-        job = self._sim.journal.jobs.get(of_array)
-        is_asked = is_asked or (job is not None and job.state == FAILED)
-        assert not code or is_asked, f"{key} is assigned, and is {STATES[code]} on record"
+        is_anew = of_array in self._sim.journal.anew
+        assert not code or is_asked or is_anew, (
+            f"{key} is assigned, and is {STATES[code]} on record"
+        )
         self._sim.world.probes["array: row assigned"] += 1
 
     def check_end(self, key: str, how: str) -> None:

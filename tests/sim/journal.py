@@ -95,6 +95,8 @@ class SimulatedJournal:
         self.detached: dict[str, None] = {}
         #: {key: None} of jobs that a user had run again
         self.again: dict[str, None] = {}
+        #: ... and that a user has submitted again
+        self.anew: dict[str, None] = {}
 
     # -- the scheduler's side ---------------------------------------------------------------------
     def read(self, node: SchedulerNode) -> SchedulerTick:
@@ -175,6 +177,7 @@ class SimulatedJournal:
             elif job.state not in (PENDING, MADE) and key not in found:
                 found[key] = None
                 needed += job.added.dependencies
+        self.again |= found
         read.jobs = [job.added for key, job in self.jobs.items() if key in found]
         read.arrays = self._chunks_of(read.jobs)
         node.report(core, JobsRead(asked, read))
@@ -237,6 +240,7 @@ class SimulatedJournal:
                     f"run {entry.key} is made twice"
                 )
                 assert is_run or entry.user == USERS.get(entry.client, ""), entry
+                self._check_anew(entry.key)
                 self.jobs[entry.key] = Recorded(entry)
                 if "cron" in entry.options:  # perhaps once more, and its runs with it
                     runs = (job.added for job in self.jobs.values())
@@ -271,6 +275,16 @@ class SimulatedJournal:
             value = self._sim.graph.by_key[end.key].value
             assert unpacked(end.result) == value, f"job {end.key} has a wrong value"
 
+    def _check_anew(self, key: str) -> None:
+        """Check that a job which is done begins anew for a user only, not for a client.
+
+        One that has ended badly also runs again with a call that reads it.
+        """
+        job = self.jobs.get(key)
+        if job is not None and job.state == DONE:
+            self._sim.world.probes["job begins anew"] += 1
+            assert key in self.again or key in self.anew, f"job {key} runs again"
+
     def _check_conditions(self, added: JobAdded, end: JobEnded) -> None:
         """Check that a job was not cancelled for the want of one that is on record."""
         for how, key in added.options.get("conditions", ()):
@@ -303,6 +317,8 @@ class SimulatedJournal:
         if any(key not in known for key in others) or any(spec.scattered for spec in specs):
             return options
         for spec in specs:
+            if spec.key in self.detached:
+                self.anew[spec.key] = None
             # It fails if what it reads has ended badly, or if it cannot be recorded.
             self._sim.cancelled[spec.key] = None
             self._sim.forced[spec.key] = None

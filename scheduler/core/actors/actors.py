@@ -11,7 +11,7 @@ other: nothing has used the object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
@@ -37,7 +37,7 @@ def refuse(
     state: SchedulerState,
     client: ClientHandle,
     message: m.SubmitTasks,
-    refused: Mapping[int, Failure],
+    refused: Collection[int],
 ) -> Mapping[int, Failure]:
     """Return the actors that are to be of a category: how much memory they will use is not known.
 

@@ -15,7 +15,7 @@ what is kept of them. A row whose end is recorded is never made again, unless a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,7 +62,7 @@ def refuse(
     state: SchedulerState,
     client: ClientHandle,
     message: m.SubmitTasks,
-    refused: Mapping[int, Failure],
+    refused: Collection[int],
 ) -> Mapping[int, Failure]:
     """Return the rows of a message that are no arrays as they are to be, and why."""
     reasons = [_why_not(record) for record in message.options]

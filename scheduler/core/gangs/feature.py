@@ -6,7 +6,7 @@ of them in one pass; `running` sees to it that they end together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
@@ -49,7 +49,7 @@ def _refuse(
     state: SchedulerState,
     client: ClientHandle,
     message: m.SubmitTasks,
-    refused: Mapping[int, Failure],
+    refused: Collection[int],
 ) -> Mapping[int, Failure]:
     """Return the members that something else is to hold back as well: they begin together."""
     names = [

@@ -13,7 +13,7 @@ failed, too: at once, whatever it waited for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 RETRY_S: Final = 5.0
 #: Options by which a job begins late, or ends early: they were for the first time.
 _OF_ONE_RUN: Final = ("conditions", "start_ms", "begin_by_ms", "end_by_ms")
-_NONE: Final[Mapping[int, Failure]] = {}
+_NONE: Final[Mapping[int, Failure | None]] = {}
 NO_JOURNAL: Final = (
     "this scheduler has no journal: start `weft scheduler` with a state directory, or a "
     "LocalCluster with journal="
@@ -80,20 +80,26 @@ def refuse(
     state: SchedulerState,
     client: ClientHandle,
     message: m.SubmitTasks,
-    refused: Mapping[int, Failure],
-) -> Mapping[int, Failure]:
-    """Return the rows that the journal cannot take, and why: they fail for this client only."""
+    refused: Collection[int],
+) -> Mapping[int, Failure | None]:
+    """Return the rows that the journal cannot take, and why: they fail for this client only.
+
+    And the jobs that have ended, if the client submits them again to the next scheduler.
+    """
     journal = journal_of(state)
     if client is journal.keeper or not any(r.get("detached") for r in message.options):
         return _NONE  # the keeper submits what is recorded
     journal.accepted = {}
     option_of = message.option_of or [0] * len(message.keys)
     conditions = [TaskOptions.of(record).conditions for record in message.options]
-    rows: dict[int, Failure] = {}
+    rows: dict[int, Failure | None] = {}
     for row, (key, place) in enumerate(zip(message.keys, option_of, strict=True)):
         record = message.options[place]
         if not record.get("detached") or record.get("delivered") or row in refused:
             continue  # its client has the result of what is delivered: it is no new job
+        if client in journal.returning and journal.has_ended(key):
+            rows[row] = None
+            continue
         task = state.tasks.get(key)
         if task is not None and is_other(message, task, row) and not names_content(key):
             continue
@@ -109,6 +115,8 @@ def refuse(
             rows[row] = unrecorded(key, reason)
         else:
             journal.accepted[key] = client
+    if ended := [row for row, failure in rows.items() if failure is None]:
+        reading.want_again(state, client, message, ended)
     return rows
 
 
@@ -463,6 +471,9 @@ FEATURE: Final = Feature(
     submitted_with={"detached": on_detached},
     settling=((DetachedJobs, settle),),
     ticked=(on_ticked, reading.on_ticked),
+    client_connected=(reading.note_client,),
+    client_away=(reading.note_resubmitted,),
+    client_gone=(reading.note_resubmitted,),
     may_come=(reading.is_on_record,),
     recipe_needed=(reading.on_needed,),
     orders={

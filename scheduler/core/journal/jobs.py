@@ -65,6 +65,7 @@ class DetachedJobs:
         "keeper",
         "number",
         "reading",
+        "returning",
         "submitters",
         "unread",
         "unrecorded",
@@ -84,6 +85,8 @@ class DetachedJobs:
         #: {key: None} of these that the journal reads, and those that it is to read with this event
         self.reading: dict[str, None] = {}
         self.unread: list[str] = []
+        #: {client of an earlier scheduler: None} of those that have not submitted all again
+        self.returning: dict[ClientHandle, None] = {}
         #: {key: why} of those whose beginning could not be recorded, the latest. It finds its
         #: oldest at once.
         self.unrecorded: OrderedDict[str, str] = OrderedDict()
@@ -130,6 +133,10 @@ class DetachedJobs:
         self.unrecorded[key] = reason
         if len(self.unrecorded) > MAX_UNRECORDED:
             self.unrecorded.popitem(last=False)
+
+    def has_ended(self, key: str) -> bool:
+        """Return whether a job has ended, and has not begun anew."""
+        return key in self.ended and key not in self.jobs
 
     def options_of(self, group: TaskGroup) -> dict[str, Any]:
         """Return the options of a group as they are recorded: one map for all its tasks."""

@@ -1,8 +1,8 @@
 """Jobs that have ended, and that somebody wants all the same: the journal reads how they ended.
 
-Their client was away for longer than its lease, or the scheduler was started again before it could
-tell; or another one has got the key. Without this the client would submit them again, and they
-would run again.
+Their client was away for longer than its lease, and asks for them; or the scheduler was started
+again before it could tell, and the client submits again all that it wants. Or another client has
+got the key. Without this the jobs would run again.
 
 The task of such a key has no recipe, and waits. A result that was read is submitted as a constant.
 A failure is that of the task. What the journal has no more is unknown, like any other key.
@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages import NO_HASH
+from ....protocol.wire.messages import NO_HASH, SubmitTasks, WantKeys
 from ..moves.transitions import err
+from ..records.peers import ClientHandle
 from ..records.tasks import NO_WORKER, SchedulerTask
+from ..requests import wanted_keys
 from .entries import EndsRead, ReadEnds
 from .jobs import DetachedJobs, journal_of
 from .resubmission import give_results
@@ -31,16 +33,36 @@ READ_AGAIN_S: Final = 5.0
 
 def is_on_record(state: SchedulerState, key: str, _spec_hash: bytes) -> bool:
     """Return whether a key is that of a job that has ended."""
-    return key in journal_of(state).ended
+    return journal_of(state).has_ended(key)
 
 
 def on_needed(state: SchedulerState, task: SchedulerTask) -> None:
     """Have the journal read how a job has ended."""
     journal = journal_of(state)
-    if task.key in journal.ended and task.key not in journal.reading:
+    if journal.has_ended(task.key) and task.key not in journal.reading:
         journal.reading[task.key] = None
         journal.unread.append(task.key)
         state.busy[DetachedJobs] = None
+
+
+def note_client(state: SchedulerState, client: ClientHandle, last_epoch: int) -> None:
+    """Note a client of an earlier scheduler: what it submits at first is submitted again."""
+    if 0 < last_epoch < state.epoch:
+        journal_of(state).returning[client] = None
+
+
+def note_resubmitted(state: SchedulerState, client: ClientHandle) -> None:
+    """Note that a client has submitted all again, or that it is gone."""
+    journal_of(state).returning.pop(client, None)
+
+
+def want_again(
+    state: SchedulerState, client: ClientHandle, message: SubmitTasks, rows: list[int]
+) -> None:
+    """Let a client want jobs that it submits again, and that have ended."""
+    hashes = [message.spec_hashes[row] for row in rows] if message.spec_hashes else []
+    keys = [message.keys[row] for row in rows]
+    wanted_keys.on_want(state, client, WantKeys(keys=keys, spec_hashes=hashes))
 
 
 def reads(state: SchedulerState, key: str) -> bool:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.session import MOST_DELAY_S
 from ....protocol.wording import counted
+from ..journal.reading import note_resubmitted
 from ..members.epochs import GiveWay, StartOver, is_from_the_future
 from ..moves.transitions import release_unneeded
 from . import rows
@@ -160,6 +161,7 @@ def note_client(state: SchedulerState, client: ClientHandle, last_epoch: int) ->
 
 def on_resubmitted(state: SchedulerState, client: ClientHandle, message: m.Resubmitted) -> None:
     """A client has sent all that it wants."""
+    note_resubmitted(state, client)
     barrier = recovery_of(state).barrier
     if barrier is not None:
         barrier.absent_clients.pop(client.client_id, None)

@@ -58,7 +58,7 @@ _THREADLESS: Final = "no thread"
 #: The key of the class of deferred tasks, and the name of a worker that may run it: none has it.
 DEFERRED: Final[tuple[object, ...]] = ("deferred",)
 _NOBODY: Final = ("\0",)
-_NONE_REFUSED: Final[Mapping[int, Failure]] = {}
+_NONE_REFUSED: Final[Mapping[int, Failure | None]] = {}
 
 
 class _Batch:
@@ -150,7 +150,7 @@ def on_submit(
     state: SchedulerState,
     client: ClientHandle,
     message: m.SubmitTasks,
-    refused: Mapping[int, Failure] = _NONE_REFUSED,
+    refused: Mapping[int, Failure | None] = _NONE_REFUSED,
 ) -> None:
     """Create one task per row; the client wants each. Those that are `refused` fail with this."""
     if not message.keys:
@@ -234,14 +234,15 @@ def _without(
     client: ClientHandle,
     message: m.SubmitTasks,
     functions: list[Function],
-    refused: Mapping[int, Failure],
+    refused: Mapping[int, Failure | None],
 ) -> m.SubmitTasks:
-    """Fail some of the rows, and return the others.
+    """Fail some of the rows for their reasons, and return the others.
 
     The functions of those are kept, because the next message may leave them out.
     """
     for row, failure in refused.items():
-        send_erred(state, client, [message.keys[row]], failure)
+        if failure is not None:
+            send_erred(state, client, [message.keys[row]], failure)
         keep_function(client, functions[message.function_of[row]], message.keys[row])
     rows = [i for i in range(len(message.keys)) if i not in refused]
     names = ("keys", "function_of", "args", "dependencies", "spec_hashes", "option_of", "ranks")

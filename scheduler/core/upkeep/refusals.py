@@ -46,7 +46,7 @@ def _refuse(
     state: SchedulerState,
     client: ClientHandle,
     message: m.SubmitTasks,
-    refused: Mapping[int, Failure],
+    refused: Mapping[int, Failure | None],
 ) -> Mapping[int, Failure]:
     """Return the rows that read what is refused to their client, now or before, and why."""
     by_client = refusals_of(state).by_client

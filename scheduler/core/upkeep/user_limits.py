@@ -10,7 +10,7 @@ A client without a user is a user of its own (`rotation`), so the limits hold fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
@@ -87,7 +87,7 @@ def _refuse(
     state: SchedulerState,
     client: ClientHandle,
     message: m.SubmitTasks,
-    refused: Mapping[int, Failure],
+    refused: Collection[int],
 ) -> Mapping[int, Failure]:
     """Return the rows with new keys whose users have reached a limit, and why."""
     limits = user_limits_of(state)

@@ -139,3 +139,43 @@ def test_conditions_of_jobs_are_judged_by_the_record_after_a_restart():
     assert board.states("c", "d", "e") == ["processing", "processing", "waiting"]
     board.finish(worker, "c", "d")
     assert board.states("e") == ["processing"]
+
+
+def returning(board: Board) -> int:
+    """Return a client of the last scheduler, when it waits for no others."""
+    client = board.client(last_epoch=board.state.epoch - 1)
+    while board.state.awaits_peers:
+        board.tick(1.0)
+    return client
+
+
+def test_jobs_that_a_client_submits_again_to_the_next_scheduler_do_not_run_again():
+    board = open_board(JournalRead(ended={**ENDED, "x": "done"}))
+    worker, client = board.worker(), returning(board)
+    board.send(client, graph("b a c", ":a -> d", detached=True))
+    (asked,) = reads(board)
+    assert asked.keys == ["b", "a"]
+    assert board.states(*"abcd") == ["no_worker", "no_worker", "processing", "waiting"]
+    board.send(client, m.Resubmitted())
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS)]))
+    assert sent_keys(board.out, client, m.KeysErred) == ["b"]
+    board.finish(worker, "c", "a", blob=dumps(7))
+    assert board.states(*"ad") == ["memory", "processing"]
+    board.send(client, graph("x", detached=True))  # a user asks for it
+    assert board.states("x") == ["processing"]
+    board.drop_rest()
+
+
+def test_a_job_that_a_client_submits_again_and_that_is_on_record_no_more_runs():
+    board = open_board(JournalRead(ended={**ENDED}))
+    board.worker()
+    client = returning(board)
+    board.send(client, graph("a", detached=True))
+    (asked,) = reads(board)
+    board.send(client, m.Resubmitted())
+    board.play(SchedulerTick(journal=[EndsRead(asked)]))
+    board.tick(0.1)
+    assert sent_keys(board.out, client, m.KeysUnknown) == ["a"]
+    board.send(client, graph("a", detached=True, blob=None))
+    assert board.states("a") == ["processing"]
+    board.drop_rest()
