@@ -182,8 +182,9 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
 def _begin(state: SchedulerState, added: JobAdded, submitters: dict[ClientHandle, None]) -> None:
     """Have the beginning of a job recorded."""
     journal = journal_of(state)
-    if added.key in journal.ended or journal.ending.pop(added.key, None) is not None:
-        drop_met(state, [added.key])  # it begins anew, perhaps before its end is recorded
+    before = journal.ending.pop(added.key, None)  # it may begin anew before its end is recorded
+    if before is not None or added.key in journal.ended:
+        drop_met(state, [added.key])
     journal.jobs[added.key] = PENDING
     journal.unrecorded.pop(added.key, None)
     journal.adding[added.key] = added

@@ -179,3 +179,20 @@ def test_a_job_that_a_client_submits_again_and_that_is_on_record_no_more_runs():
     board.send(client, graph("a", detached=True, blob=None))
     assert board.states("a") == ["processing"]
     board.drop_rest()
+
+
+def test_a_job_on_record_that_could_not_begin_anew_ends_when_it_has_begun_anew():
+    board = open_board(JournalRead(ended={"a": "done"}))
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    (write,) = writes(board)
+    recorded(board, write.number, "the disk is full")
+    (failed,) = writes(board)
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    board.send(client, graph("a", detached=True))
+    (begun,) = writes(board)
+    for one in (failed, begun):
+        recorded(board, one.number)
+    board.finish(worker, "a", blob=b"result")
+    assert [entry.key for one in writes(board) for entry in one.entries] == ["a"]
+    board.drop_rest()
