@@ -441,6 +441,8 @@ def _start_afresh(
     """
     if is_other(message, task, row) and not names_content(task.key):
         return
+    for other in task.wanted_by if task.args is None else ():
+        keep_function(other, task.group.function)
     want(client, task)
     if task.is_without_recipe:
         give_recipe(state, message, task, row, group, priority)
@@ -450,8 +452,6 @@ def _start_afresh(
         return
     if task.state == ERRED:
         move(state, task, RELEASED)
-    for other in task.wanted_by:
-        keep_function(other, task.group.function)
     change_group(state, task, group)
     change_args(task, message.args[row])
     link(state, task, message.dependencies[row] if message.dependencies else [])

@@ -101,6 +101,24 @@ def test_data_that_is_scattered_again_while_it_is_there_is_not_asked_for():
     assert board.task("x").is_without_recipe
 
 
+def test_a_call_that_replaces_data_leaves_its_function_to_the_client_of_the_data():
+    """The client counts on that from then on, and sends its blob no more."""
+    board = Board()
+    worker, alice, bob = board.worker("w"), board.client("alice"), board.client("bob")
+    board.send(alice, scattered("x"))
+    board.finish(worker, "x", blob=None)
+    board.send(bob, graph("x", function="constant"))
+    assert not board.task("x").is_without_recipe
+    known = scattered("y")
+    known.function_blobs = [None]
+    out = board.send(alice, known)
+    assert board.refused() == []
+    assert wanted(out, alice) == {"y": (board.attempt("y"), "tcp://w")}
+    board.send(alice, m.ReleaseKeys(keys=["x", "y"]))
+    assert m.PUT_FUNCTION not in board.state.functions
+    assert board.rest() == ["AssignTasks"]
+
+
 def test_data_of_which_a_copy_is_left_goes_on():
     board = Board()
     first, alice = board.worker("first"), board.client()
