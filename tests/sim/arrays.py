@@ -2,7 +2,7 @@
 
 In a part of the runs. What these runs need is drawn from a source of chance of their own. The rows
 of an array have its value, so that a result on record can be compared. Each is looked at when it is
-assigned: none has an end on record then, in whichever start of the scheduler.
+assigned: none has an end on record then that the start of the scheduler can know.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .client_node import ClientNode
     from .graphs import Graph
     from .plan import Plan
+    from .scheduler_node import SchedulerNode
     from .simulation import Simulation
 
 P_ARRAYS = 0.075
@@ -36,6 +37,12 @@ WINDOW, LEAST_WINDOW = 4, 2
 def arguments_of(task: SchedulerTask, array: Array, position: int) -> Any:
     """Return the arguments of a row, by which the simulator finds what it does."""
     return task.args
+
+
+def _code_of(chunks: dict[int, bytes], position: int) -> int:
+    """Return the byte of a row."""
+    states = chunks.get(position // CHUNK)
+    return 0 if states is None else states[position % CHUNK]
 
 
 class SimulatedArrays:
@@ -53,6 +60,8 @@ class SimulatedArrays:
         self._begun: dict[FutureState, ClientNode] = {}
         #: {key: {number of a chunk: the states on record}}
         self.chunks: dict[str, dict[int, bytes]] = {}
+        #: {start of the scheduler: the chunks when it last was the one that writes, or read them}
+        self._known: dict[SchedulerNode, dict[str, dict[int, bytes]]] = {}
         #: {key of an array, or of a row: None} of what a user has ever asked to run again
         self._again: dict[str, None] = {}
         if rng.random() < P_ARRAYS:
@@ -151,19 +160,23 @@ class SimulatedArrays:
                 value = self._sim.graph.by_key[key].value
                 assert unpacked(end.result) == value, f"a row of {key} has a wrong value"
 
-    def code_of(self, key: str, position: int) -> int:
-        """Return the byte on record of a row."""
-        states = self.chunks.get(key, {}).get(position // CHUNK)
-        return 0 if states is None else states[position % CHUNK]
+    def note_known(self, node: SchedulerNode) -> None:
+        """Note that a start of the scheduler knows all that is on record now."""
+        self._known[node] = {key: dict(chunks) for key, chunks in self.chunks.items()}
 
-    def check_assigned(self, key: str) -> None:
-        """Check that a row that a scheduler assigns has no end on record."""
+    def check_assigned(self, node: SchedulerNode, key: str) -> None:
+        """Check that a row that a scheduler assigns has no end on record.
+
+        One that was suspended does not know what the next ones have recorded, and neither does a
+        worker that has met none of these.
+        """
         of_array, name = row_of_key(key)
         if of_array not in self._parts:
             return
         position = ArrayRows(self._parts[of_array]).position(name)
         assert position is not None, f"there is no row {key}"
-        code = self.code_of(of_array, position)
+        chunks = self.chunks if node is self._sim.scheduler else self._known[node]
+        code = _code_of(chunks.get(of_array, {}), position)
         # One that is asked for runs again before that is on record, unless it has succeeded.
         is_asked = code > DONE_WITH_NONE and (key in self._again or of_array in self._again)
         is_anew = of_array in self._sim.journal.anew
@@ -176,7 +189,8 @@ class SimulatedArrays:
         """Check that an array ends as its rows have on record."""
         if key not in self._parts or how not in (DONE, FAILED):
             return
-        codes = [self.code_of(key, p) for p in range(ArrayRows(self._parts[key]).n)]
+        chunks = self.chunks.get(key, {})
+        codes = [_code_of(chunks, p) for p in range(ArrayRows(self._parts[key]).n)]
         if how == DONE:
             assert {STATES[code] for code in codes} == {DONE}, f"{key} is done before its rows"
         self._sim.world.probes[f"array: {how}"] += 1

@@ -115,6 +115,7 @@ class SimulatedJournal:
                     self._apply(write.action.entries)
                 else:
                     cut[write.node] = None
+        self._sim.arrays.note_known(node)
         kept = [job for job in self.jobs.values() if job.state in (PENDING, MADE)]
         done = {
             key: job.result

@@ -473,7 +473,7 @@ class SchedulerNode:
                     assigned[attempt] = key
                     self.world.probes["recurring: run assigned"] += "@" in key
                     if "/" in key:
-                        self.sim.arrays.check_assigned(key)
+                        self.sim.arrays.check_assigned(self, key)
 
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:

@@ -439,6 +439,7 @@ class Simulation:
             self.n_restarts += 1
             self.scheduler.freeze(0.1 + self.world.rng.random() * 5.0)
             self.zombies.append(self.scheduler)
+            self.arrays.note_known(self.scheduler)
             for _, link in self._links:
                 link.break_()
             self._start_scheduler()

@@ -14,7 +14,7 @@ from .journal import SimulatedJournal
 from .world import World
 
 NO_JOBS = SimpleNamespace(are_some=False)
-NO_ARRAYS: Any = SimpleNamespace(are_some=False, chunks={})
+NO_ARRAYS: Any = SimpleNamespace(are_some=False, chunks={}, note_known=lambda node: None)
 
 
 class Node:
