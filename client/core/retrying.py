@@ -56,7 +56,7 @@ def on_retry(core: ClientState, operation: RetryFailed) -> None:
     if core.end is not None or not states:
         return
     for state in states:
-        _reset(state)
+        _reset(core, state)
     close_submissions(core)
     iterator = iter(states)
     while some := [*islice(iterator, MAX_KEYS)]:
@@ -69,10 +69,11 @@ def on_retry(core: ClientState, operation: RetryFailed) -> None:
                 core.unanswered.pop(state.key, None)
 
 
-def _reset(state: FutureState) -> None:
+def _reset(core: ClientState, state: FutureState) -> None:
     """Let a failed state wait again. Its failure goes last: readers look at the status first."""
     set_status(state, PENDING)
     state.failure = None
+    take_back(core, state)
 
 
 def _send(core: ClientState, request: int) -> None:
@@ -107,8 +108,7 @@ def on_keys_retried(core: ClientState, message: KeysRetried) -> None:
     for key in message.keys:
         state = core.table.states.get(key)
         if state is not None and state.status in FAILED and can_retry(state):
-            _reset(state)
-            take_back(core, state)
+            _reset(core, state)
 
 
 def on_retry_refused(core: ClientState, message: Denied | Unsupported) -> bool:

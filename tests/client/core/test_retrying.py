@@ -92,6 +92,14 @@ def test_a_failure_that_is_retried_with_its_reader_in_the_same_event_is_told_to_
     assert actions == [Notify(first, [one.state]), Notify(both, [one.state])]
 
 
+def test_a_failure_that_is_retried_in_the_event_that_watches_it_is_told_to_nobody(bench, failed):
+    watcher = Listener(wants_data=True)
+    (message,) = bench.do(Watch(watcher, [failed]), RetryFailed([failed]))
+    assert message == RetryKeys(request=message.request, keys=["a"])
+    _, actions = bench.hear(KeysRetried(request=message.request, keys=[]), ready(["a"]))
+    assert actions == [Notify(watcher, [failed])]
+
+
 def test_a_request_without_answer_is_repeated_in_the_next_session(bench, failed):
     (first,) = bench.do(RetryFailed([failed]))
     bench.handle(Disconnected())
