@@ -211,9 +211,9 @@ def may_go_on(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> 
     if ws.is_leaving and row.kind != RUNNING:
         return False
     is_fit = may_run(ws, task_class) if ws.is_leaving else ws in task_class.members
-    # An earlier scheduler has assigned it, so its conditions were met. Those that begin together
-    # with others may have been assigned in part.
-    is_open = task_class.is_deferred and not task.group.options.held_in
+    # An earlier scheduler has assigned it, so its conditions were met, and its memory was chosen.
+    # Those that begin together with others may have been assigned in part.
+    is_open = task_class.is_deferred and not task.group.options.gang
     is_fit = is_fit or is_open or (task_class.is_deferred and row.kind == RUNNING)
     if not is_fit and not task.is_without_recipe:
         return False
