@@ -18,6 +18,11 @@ from ..actions import Action
 PENDING: Final = "pending"
 
 
+def text_nbytes(text: str) -> int:
+    """Return the bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
 @dataclass(slots=True)
 class JobAdded:
     """A job as it was submitted."""
@@ -79,6 +84,11 @@ class OutputRecorded:
     job: str
     #: stdout, stderr, and whether there was more
     output: tuple[str, str, bool]
+
+    @property
+    def result_nbytes(self) -> int:
+        """Return the bytes that its texts take in the journal."""
+        return text_nbytes(self.output[0]) + text_nbytes(self.output[1])
 
 
 @dataclass(slots=True)

@@ -43,6 +43,7 @@ from .entries import (
     JournalRead,
     JournalWritten,
     ReadJobs,
+    RowsChanged,
     WriteJournal,
 )
 from .jobs import (
@@ -226,9 +227,11 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
     _note_error(state, report.error)
     batch = journal.batches.pop(report.number)
     journal.unrecorded_nbytes -= batch.nbytes
-    again: list[JobEnded] = []
+    again: list[JobEnded | RowsChanged] = []
     over: list[str] = []
     for entry in batch.entries:
+        if report.error and isinstance(entry, RowsChanged):
+            again.append(entry)  # its array records it again after the same time
         if not isinstance(entry, (JobAdded, JobEnded)):
             continue
         key = entry.key
@@ -255,7 +258,9 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
         journal.ended.pop(key, None)
     drop_met(state, report.dropped)
     if again:
-        state.call_after(RETRY_S, _end_again, again)
+        journal.again[report.number] = again
+        journal.unrecorded_nbytes += sum(entry.result_nbytes for entry in again)
+        state.call_after(RETRY_S, _end_again, report.number)
     let_go(state, over)
     for then in batch.then:
         then(state, report.error)
@@ -307,10 +312,13 @@ def _fail(
     end_job(state, failed_end(key, failure))
 
 
-def _end_again(state: SchedulerState, ends: list[JobEnded]) -> None:
-    for end in ends:
-        if journal_of(state).ending.get(end.key) is end:
-            append(state, end)
+def _end_again(state: SchedulerState, number: int) -> None:
+    """Try again to record the ends of a batch, unless they count no more."""
+    journal = journal_of(state)
+    for entry in journal.again.pop(number):
+        journal.unrecorded_nbytes -= entry.result_nbytes
+        if isinstance(entry, JobEnded) and journal.ending.get(entry.key) is entry:
+            append(state, entry)
 
 
 def _on_read(state: SchedulerState, read: JournalRead) -> None:

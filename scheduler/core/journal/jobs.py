@@ -12,20 +12,22 @@ from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
 from ....protocol.wire.payload import Blob
 from ..records.peers import ClientHandle
 from ..records.tasks import TaskGroup
-from .entries import Entry, JobAdded, JobEnded, RowsChanged
+from .entries import Entry, JobAdded, JobEnded, OutputRecorded, RowsChanged
 
 if TYPE_CHECKING:
     from ....protocol.wire.message import Message
     from ....protocol.wire.options import TaskOptions
     from ..state import SchedulerState
 
-#: Results that are to be recorded, in bytes. With more of them the next ones stay with workers, so
-#: a slow disk costs no memory without end.
+#: Bytes of results and output that are to be recorded. With more of them the next results stay with
+#: workers, and output is left out. So a disk that is slow, or full, costs no memory without end.
 MAX_UNRECORDED_NBYTES: Final = 64 << 20
 #: Jobs that are known to be on no record; the oldest go first. Whoever submitted them asks at once.
 MAX_UNRECORDED: Final = 10_000
 #: A job whose result is with workers: it has ended, and is wanted on.
 MADE: Final = "made"
+#: Entries whose bytes are counted.
+_LARGE: Final = (JobEnded, OutputRecorded, RowsChanged)
 _STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
 
 
@@ -36,7 +38,7 @@ class _Writing:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        #: of results
+        #: of results and output
         self.nbytes = 0
         #: (peer, request, keys that are asked about) of those that wait for it
         self.questions: list[tuple[int, int, Sequence[str]]] = []
@@ -55,6 +57,7 @@ class DetachedJobs:
         "_options",
         "accepted",
         "adding",
+        "again",
         "batches",
         "ended",
         "ending",
@@ -102,7 +105,9 @@ class DetachedJobs:
         self.batches: dict[int, _Writing] = {}
         #: The number of the next batch, which is in `batches` while an event is handled.
         self.number = 1
-        #: of the results in `batches`
+        #: {number of a batch that could not be recorded: its ends}, until they are tried again
+        self.again: dict[int, list[JobEnded | RowsChanged]] = {}
+        #: of the results and the output in `batches`, and of those in `again`
         self.unrecorded_nbytes = 0
         #: why the last batch could not be recorded, and when that was; "" = it was
         self.error = ""
@@ -160,7 +165,7 @@ def append(state: SchedulerState, entry: Entry) -> None:
     journal = journal_of(state)
     batch = journal.batch()
     batch.entries.append(entry)
-    if isinstance(entry, (JobEnded, RowsChanged)):
+    if isinstance(entry, _LARGE):
         nbytes = entry.result_nbytes
         batch.nbytes += nbytes
         journal.unrecorded_nbytes += nbytes
@@ -171,6 +176,13 @@ def when_written(state: SchedulerState, then: Callable[[SchedulerState, str], No
     """Call `then` when the entries of this event are recorded, "", or cannot be, with a reason."""
     journal_of(state).batch().then.append(then)
     state.busy[DetachedJobs] = None
+
+
+def append_output(state: SchedulerState, entry: OutputRecorded) -> None:
+    """Have output recorded; with too much that waits, only that there was some."""
+    if journal_of(state).unrecorded_nbytes + entry.result_nbytes > MAX_UNRECORDED_NBYTES:
+        entry.output = "", "", True
+    append(state, entry)
 
 
 def _note_end(state: SchedulerState, message: Message) -> None:
@@ -229,9 +241,9 @@ def end_job(state: SchedulerState, end: JobEnded) -> None:
 
 
 def miscounted(journal: DetachedJobs) -> Iterable[int]:
-    """Yield the bytes that are counted, unless these are those of the results in batches."""
+    """Yield the bytes that are counted, unless these are those of what waits to be recorded."""
     entries = [entry for batch in journal.batches.values() for entry in batch.entries]
-    with_results = [entry for entry in entries if isinstance(entry, (JobEnded, RowsChanged))]
-    found = sum(entry.result_nbytes for entry in with_results)
+    entries += [entry for ends in journal.again.values() for entry in ends]
+    found = sum(entry.result_nbytes for entry in entries if isinstance(entry, _LARGE))
     if found != journal.unrecorded_nbytes:
         yield journal.unrecorded_nbytes

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.question_arguments import BadArgument, Info, Page
-from ..journal.entries import OutputRecorded
-from ..journal.jobs import append
+from ..journal.entries import OutputRecorded, text_nbytes
+from ..journal.jobs import append_output
 
 if TYPE_CHECKING:
     from ..records.peers import WorkerHandle
@@ -72,7 +72,8 @@ def on_attempts_printed(
         kept_of(state).keep(task.key, output)
         options = task.group.options
         if options.detached or options.row_of:
-            append(state, OutputRecorded(task.key, options.row_of or task.key, output))
+            entry = OutputRecorded(task.key, options.row_of or task.key, output)
+            append_output(state, entry)
 
 
 def ask_output(state: SchedulerState, arguments: Info, page: str) -> Page:
@@ -85,7 +86,7 @@ def ask_output(state: SchedulerState, arguments: Info, page: str) -> Page:
 
 
 def _nbytes_of(key: str, output: tuple[str, str, bool]) -> int:
-    return _OVERHEAD + len(key) + len(output[0]) + len(output[1])
+    return _OVERHEAD + sum(map(text_nbytes, (key, output[0], output[1])))
 
 
 def miscounted(state: SchedulerState) -> Iterable[int]:

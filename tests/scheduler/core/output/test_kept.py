@@ -65,6 +65,17 @@ def test_the_oldest_are_dropped_when_there_is_no_room(monkeypatch):
     assert list(kept_of(board.state).by_key) == ["b", "c"]
 
 
+def test_bytes_are_counted_and_not_characters(monkeypatch):
+    monkeypatch.setattr(kept, "MAX_NBYTES", 2000)
+    board = Board()
+    worker, alice = board.worker("w", nthreads=2), board.client("alice")
+    board.send(alice, graph("a", "b"))
+    for key in "ab":
+        board.send(worker, printed(board.task(key).attempt, "\N{SNOWMAN}" * 300))
+    assert list(kept_of(board.state).by_key) == ["b"]
+    assert kept_of(board.state).nbytes == 1401
+
+
 def test_a_question_without_a_key_is_refused():
     board = Board()
     alice = board.client("alice")
