@@ -12,6 +12,8 @@ from .journal_store import Database
 
 #: Kept of all jobs; the oldest go first.
 MAX_NBYTES: Final = 1 << 30
+#: Outputs that are read at a time to find the oldest ones.
+_N_LOOKED_AT: Final = 10_000
 #: Databases of the present form may lack it, and earlier versions do not look at it.
 OUTPUT_TABLES: Final = (
     """
@@ -24,6 +26,8 @@ CREATE TABLE IF NOT EXISTS job_outputs (
 )
 """,
     "CREATE INDEX IF NOT EXISTS job_outputs_of_jobs ON job_outputs (job)",
+    # Their bytes are added up, and the oldest found, without the output in between.
+    "CREATE INDEX IF NOT EXISTS job_outputs_nbytes ON job_outputs (number, nbytes)",
 )
 
 
@@ -44,21 +48,20 @@ def forget_outputs(database: Database, jobs: Iterable[str]) -> None:
 
 
 def drop_oldest_outputs(database: Database) -> None:
-    """Forget the oldest that are too many, and those of no job."""
-    database.execute(
-        """
-        DELETE FROM job_outputs WHERE number IN (
-            SELECT number FROM (
-                SELECT number, sum(nbytes) OVER (ORDER BY number DESC) AS total FROM job_outputs
-            ) AS sums WHERE total > ?
-        )
-        """,
-        (MAX_NBYTES,),
-    )
-    database.execute(
-        "DELETE FROM job_outputs "
-        "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key = job_outputs.job)"
-    )
+    """Forget the oldest that are too many.
+
+    So those of jobs go that could not be recorded, too.
+    """
+    (nbytes,) = database.execute("SELECT coalesce(sum(nbytes), 0) FROM job_outputs").fetchone()
+    nbytes_over = int(nbytes) - MAX_NBYTES  # a sum may be decimal
+    oldest = "SELECT number, nbytes FROM job_outputs WHERE number > ? ORDER BY number LIMIT ?"
+    last = -1
+    while nbytes_over > 0:
+        for number, nbytes in database.execute(oldest, (last, _N_LOOKED_AT)):
+            if nbytes_over > 0:
+                last = number
+                nbytes_over -= nbytes
+    database.execute("DELETE FROM job_outputs WHERE number <= ?", (last,))
 
 
 def output_of(database: Database, key: str) -> list[Any]:

@@ -333,6 +333,7 @@ def drop_oldest(database: Database) -> list[str]:
     dropped = [key for (key,) in oldest if key not in needed]
     database.executemany("DELETE FROM jobs WHERE key = ?", [(key,) for key in dropped])
     drop_oldest_rows(database)
+    forget_outputs(database, dropped)
     drop_oldest_outputs(database)
     database.execute(
         "DELETE FROM functions WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE function = functions.id)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -429,9 +430,23 @@ def test_output_of_a_job_is_recorded_until_it_is_forgotten_or_begins_anew(opened
 def test_the_oldest_outputs_of_jobs_are_dropped(opened, monkeypatch):
     monkeypatch.setattr(journal_outputs, "MAX_NBYTES", 250)
     assert not opened.write(*(job(key) for key in "abc"))
+    assert not opened.write(OutputRecorded("d", "d", ("of no job", "", False)))
     text = "x" * 100
     assert not opened.write(*(OutputRecorded(key, key, (text, "", False)) for key in "abc"))
-    assert not opened.write(OutputRecorded("d", "d", ("of no job", "", False)))
     opened.journal.store.write(journal_rows.drop_oldest)
-    kept = {key: opened.ask("job_output", key=key).info["outputs"] for key in "abcd"}
-    assert [key for key, found in kept.items() if found] == ["b", "c"]
+    assert with_outputs(opened, "abcd") == ["b", "c"]
+
+
+def test_the_outputs_of_jobs_are_dropped_with_these(opened, monkeypatch):
+    monkeypatch.setattr(journal_rows, "MAX_ENDED", 1)
+    assert not opened.write(*(job(key) for key in "abc"))
+    rows = [OutputRecorded("a/1", "a", ("of a row", "", False))]
+    assert not opened.write(*rows, *(OutputRecorded(key, key, (key, "", False)) for key in "abc"))
+    assert not opened.write(*(JobEnded(key, "done", result=b"result") for key in "ab"))
+    opened.journal.store.write(journal_rows.drop_oldest)
+    assert with_outputs(opened, ["a/1", "a", "b", "c"]) == ["b", "c"]
+
+
+def with_outputs(opened: Opened, keys: Iterable[str]) -> list[str]:
+    """Return those of some keys that have output on record."""
+    return [key for key in keys if opened.ask("job_output", key=key).info["outputs"]]

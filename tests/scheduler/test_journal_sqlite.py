@@ -17,10 +17,12 @@ from weft.scheduler.core.journal.entries import (
     JobChanged,
     JobEnded,
     JournalRead,
+    OutputRecorded,
     ValueKept,
     WriteJournal,
 )
 from weft.scheduler.journal_files import jobs_in
+from weft.scheduler.journal_outputs import drop_oldest_outputs, record_outputs
 from weft.scheduler.journal_rows import FORM
 from weft.scheduler.journal_sqlite import SqliteStore
 
@@ -169,3 +171,16 @@ def test_a_journal_that_cannot_be_brought_up_to_date_is_left_as_it_is(opened, pa
     again = Opened(path)
     assert again.journal.read().jobs == [job("a")]
     again.journal.close()
+
+
+def test_no_more_than_the_sum_is_computed_of_outputs_if_none_is_to_be_dropped(tmp_path):
+    store = SqliteStore(tmp_path / "journal.sqlite")
+    n = 2000
+    outputs = [OutputRecorded(f"a/{i}", "a", (str(i), "", False)) for i in range(n)]
+    store.write(lambda database: record_outputs(database, outputs))
+    steps: list[None] = []
+    assert store.database is not None
+    store.database.set_progress_handler(lambda: steps.append(None), 100)
+    store.write(drop_oldest_outputs)
+    assert 0 < 100 * len(steps) < 10 * n
+    store.close()
