@@ -60,27 +60,24 @@ class IsolatedProcess:
         #: the attempt that runs there; 0 = none
         self.attempt = 0
         self._news: deque[tuple[Any, ...]] = deque()
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._wake, False)
-        os.set_blocking(self._woken, False)
-        self._stack = contextlib.ExitStack()
         #: Held while the process is reaped, and by others that use its number, or its pipe here.
         self._reaping = threading.Lock()
-        ours, theirs = socket.socketpair()
-        try:
-            self._pipe = self._stack.enter_context(guard())
-            what = json.dumps([sys.path, isolation.module, theirs.fileno()])
-            words = [SHELL, "-c", START, "weft", os.devnull]
-            words += [sys.executable, *_flags(), "-c", _CODE, what]
-            self._process = subprocess.Popen(
-                words, stdin=self._pipe, pass_fds=[theirs.fileno()], start_new_session=True
-            )
-        except BaseException:
-            self._stack.close()
-            ours.close()
-            raise
-        finally:
-            theirs.close()
+        with contextlib.ExitStack() as stack:
+            self._woken, self._wake = os.pipe()
+            for end in (self._woken, self._wake):
+                stack.callback(os.close, end)
+                os.set_blocking(end, False)
+            ours, theirs = socket.socketpair()
+            stack.enter_context(ours)
+            with theirs:
+                self._pipe = stack.enter_context(guard())
+                what = json.dumps([sys.path, isolation.module, theirs.fileno()])
+                words = [SHELL, "-c", START, "weft", os.devnull]
+                words += [sys.executable, *_flags(), "-c", _CODE, what]
+                self._process = subprocess.Popen(
+                    words, stdin=self._pipe, pass_fds=[theirs.fileno()], start_new_session=True
+                )
+            self._stack = stack.pop_all()
         self.pid = self._process.pid
         self._oom_counter = oom_counter(self.pid)
         self._n_oom_kills = self._oom_kills() or 0
@@ -88,7 +85,8 @@ class IsolatedProcess:
         self._poll = select.poll()
         self._poll.register(ours, select.POLLIN)
         self._poll.register(self._woken, select.POLLIN)
-        self.link.send("hello", *hello)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.link.send("hello", *hello)  # if it has ended, the next read says so
 
     def tell(self, attempt: int, *news: Any) -> bool:
         """Have the slot's thread do something for a call, if that runs. For any thread."""
@@ -138,8 +136,6 @@ class IsolatedProcess:
         with contextlib.suppress(OSError):
             self._pipe.write(b"ended\n")
         self._stack.close()
-        os.close(self._wake)
-        os.close(self._woken)
         n_now = self._oom_kills()
         n_kills = None if n_now is None else max(0, n_now - self._n_oom_kills)
         reason = _described(code, is_oom=code == -signal.SIGKILL and bool(n_kills))
