@@ -41,7 +41,8 @@ def watch_memory(
         return None if record is None else record.pins > 0
 
     def resident() -> int:
-        return taken_nbytes(in_files=executor.store.shared_nbytes)
+        own_nbytes = taken_nbytes(in_files=executor.store.shared_nbytes)
+        return own_nbytes + executor.children_nbytes()
 
     def report() -> None:
         executor.handle(MemoryChanged(reporter.status()))

@@ -244,7 +244,7 @@ class WorkerServer(SessionOwner):
         context = WorkerContext(self.name, self.address, config.worker_id, folder, config.resources)
         actors = Actors(self.name, self.address, self._loop)
         context.set_own(actors=actors, host=TaskHost(self.name, config.worker_id, self._find))
-        self._executor = executor_for(config.isolation)(
+        self._executor = executor_for(config)(
             WorkerState(config.nthreads, self.address, FEATURES, self._offered),
             context,
             Store(config.memory_limit),
@@ -277,7 +277,7 @@ class WorkerServer(SessionOwner):
         return self._server
 
     def _beat(self, record: StartedRecord, due: float) -> None:
-        record.beat()
+        record.beat(self._executor.children_nbytes() if self._executor is not None else 0)
         now = self._loop.time()
         if self._reporter is not None:
             self._reporter.beat(now - due)

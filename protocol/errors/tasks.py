@@ -293,6 +293,7 @@ class DataLost(TaskError):
 class MemoryExceeded(TaskError):
     """The memory of the workers is full, and this result would not have fitted, or had to give way.
 
+    Or the task runs in a process of its own (`--isolate`), which took more than its worker may.
     Release results that are not needed any more, or let tasks reduce them, so that fewer are in
     memory at the same time; make the pieces smaller; or have more workers, or more memory for each.
     Submitting the call again runs it again.

@@ -42,12 +42,21 @@ class FamilyMeter:
                 sizes[worker_id] = nbytes
         return sizes
 
-    def measure(self, processes: Mapping[str, psutil.Process]) -> tuple[dict[str, int], list[int]]:
-        """Return the resident bytes of those that count as alive, and the supervisor's numbers.
+    def measure(
+        self, processes: Mapping[str, psutil.Process], children: Mapping[str, int]
+    ) -> tuple[dict[str, int], list[int]]:
+        """Return the bytes of those that count as alive, and the supervisor's numbers.
 
         Suspended processes do not count as alive. The numbers are those of `OF_SUPERVISORS`.
+
+        Args:
+            processes: {id of a worker: its process}.
+            children: {id of a worker: bytes of its own child processes}.
         """
-        sizes = self.rss(processes)
+        sizes = {
+            worker_id: nbytes + children.get(worker_id, 0)
+            for worker_id, nbytes in self.rss(processes).items()
+        }
         nbytes = sum(sizes.values())
         nbytes += taken_nbytes()
         for worker_id, process in processes.items():
@@ -63,10 +72,10 @@ class FamilyMeter:
         """Write the numbers to this file whenever they are measured."""
         self._file = NumbersFile(path, "", n_numbers(OF_SUPERVISORS))
 
-    def write(self, processes: Mapping[str, psutil.Process]) -> None:
+    def write(self, processes: Mapping[str, psutil.Process], children: Mapping[str, int]) -> None:
         """Measure, if there is a file to write to."""
         if self._file is not None:
-            self.measure(processes)
+            self.measure(processes, children)
 
     def close(self) -> None:
         """Write nothing more."""

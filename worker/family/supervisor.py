@@ -50,7 +50,7 @@ from ...protocol.trust.security import Security
 from ...protocol.wire.session import GiveUp
 from ..measuring.numbers import SUFFIX, SUPERVISOR
 from ..slots.silence import SilenceWatch
-from ..slots.started import read_joined
+from ..slots.started import read_children_nbytes, read_joined
 from .config import SupervisorConfig
 from .death_lines import DeathLines
 from .exits import ask_because
@@ -158,7 +158,7 @@ class Supervisor:
                 again_s=self.config.orphan_lease_s,
                 is_embedded=self.config.embedded,
             ),
-            measure=lambda: self._meter.measure(self._processes()),
+            measure=lambda: self._meter.measure(self._processes(), self._children()),
             held_up=lambda: held_up(self._running.values(), time.monotonic()),
             metrics_url=self.config.metrics_url,
             on_stop=lambda reason: self.stop(f"the scheduler requested it: {reason}"),
@@ -526,6 +526,11 @@ class Supervisor:
         places = self._by_pid.values()
         return {place.worker_id: place.process for place in places if place.process is not None}
 
+    def _children(self) -> dict[str, int]:
+        """Return the memory of the children of each worker, which holds them to its limit."""
+        places = self._by_pid.values()
+        return {place.worker_id: read_children_nbytes(place.record) for place in places}
+
     async def _watch_memory(self) -> None:
         if {place.spec.memory_limit for place in self._places} == {0}:
             return
@@ -544,7 +549,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(pause_s)
             now = time.monotonic()
-            self._meter.write(self._processes())
+            self._meter.write(self._processes(), self._children())
             self._death_lines.log_due(now)
             # If this process itself was held up, the time counts as at most two pauses.
             elapsed_s, last = min(now - last, 2 * pause_s), now

@@ -7,16 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..policy import Isolation
+    from ..config import WorkerConfig
     from ..slots.executor import TaskExecutor
 
 
-def executor_for(isolation: Isolation | None) -> Callable[..., TaskExecutor]:
+def executor_for(config: WorkerConfig) -> Callable[..., TaskExecutor]:
     """Return what makes the executor of a worker that isolates calls, or does not."""
-    if isolation is None:
+    if config.isolation is None:
         from ..slots.executor import TaskExecutor
 
         return TaskExecutor
     from .executor import IsolatingExecutor
 
-    return partial(IsolatingExecutor, isolation)
+    return partial(IsolatingExecutor, config.isolation, config.fractions)

@@ -15,7 +15,7 @@ import time
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.errors import InternalError, WorkerDied
+from ...protocol.errors import InternalError, WeftError, WorkerDied
 from ...protocol.host.blocking import TaskWait
 from ...protocol.host.host_files import FileGone
 from ...protocol.host.memory import taken_nbytes
@@ -38,13 +38,15 @@ from ..slots.interrupting import TaskInterrupted
 from ..slots.scratch import scratch_of
 from .interrupting import ChildInterrupts
 from .link import as_blob, as_plain
+from .memory_plan import MemoryPlan
 from .process import IsolatedProcess
+from .watching import ChildrenMemory, MemoryWatcher
 
 if TYPE_CHECKING:
     from ...protocol.wire.failure import Failure
     from ..context import WorkerContext
     from ..core.tasks import AttemptUsage, WorkerTask
-    from ..policy import Isolation
+    from ..policy import Fractions, Isolation
     from ..slots.seats import SlotSeat
 
 logger: Final = logging.getLogger("weft.worker")
@@ -79,8 +81,10 @@ class _CallFailed(Exception):
 class IsolatingExecutor(TaskExecutor):
     """Runs the worker's tasks in children."""
 
-    def __init__(self, isolation: Isolation, *args: Any, **options: Any) -> None:
-        """Prepare; the arguments are those of `TaskExecutor`."""
+    def __init__(
+        self, isolation: Isolation, fractions: Fractions, *args: Any, **options: Any
+    ) -> None:
+        """Prepare; the arguments behind these two are those of `TaskExecutor`."""
         super().__init__(*args, **options)
         self._isolation = isolation
         #: {slot: its child}
@@ -90,11 +94,31 @@ class IsolatingExecutor(TaskExecutor):
         own = self.state, self._contexts, self.store, self.handle, self._crashed
         self._child_interrupts = ChildInterrupts(self._children, *own)
         self.interrupts = self._child_interrupts
+        memory = ChildrenMemory(self._children, self.store)
+        self.children_nbytes = memory.nbytes
+        #: None = there is no memory limit
+        self._watcher: MemoryWatcher | None = None
+        if self.store.memory_limit:
+            plan = MemoryPlan(self.store.memory_limit, fractions)
+            self._watcher = MemoryWatcher(memory, self._children, plan, self._crashed)
 
     def forget_calls(self) -> None:
         """See `TaskExecutor`: here the children are replaced."""
         super().forget_calls()
         self._outdated.update(dict.fromkeys(self._children))
+
+    def start(self) -> None:
+        """See `TaskExecutor`."""
+        if self._watcher is not None:
+            self.threads.append(self._watcher.thread)
+            self._watcher.thread.start()
+        super().start()
+
+    def stop(self) -> None:
+        """See `TaskExecutor`."""
+        super().stop()
+        if self._watcher is not None:
+            self._watcher.stop()
 
     # --- On a slot's thread -----------------------------------------------------------------------
 
@@ -227,16 +251,28 @@ class IsolatingExecutor(TaskExecutor):
 
     # --- A child ----------------------------------------------------------------------------------
 
-    def _child(self, slot: int) -> IsolatedProcess:
-        """Return the child of a slot, which waits for a call."""
+    def _child(self, slot: int, attempt: int) -> IsolatedProcess:
+        """Return the child of a slot, which waits for a call and has begun this one."""
         if self._outdated.pop(slot, self) is None:
             self._retire(slot, "a module was replaced")
         self._settle(slot)
         child = self._children.get(slot)
+        if child is not None and not child.begin(attempt):
+            self._bury(slot)
+            child = None
         if child is None:
             child = self._children[slot] = self._start(slot)
             child.link.receive()
+            if not child.begin(attempt):
+                raise EOFError("it has ended")
         return child
+
+    def _bury(self, slot: int) -> None:
+        """Drop a child that has ended, or was ended, between two calls."""
+        child = self._children.pop(slot)
+        is_meant, (reason, _) = child.is_over, child.kill()
+        if not is_meant:
+            logger.warning("a child of worker %s died idle: %s", self.context.name, reason)
 
     def _start(self, _slot: int) -> IsolatedProcess:
         here = self.context
@@ -252,13 +288,14 @@ class IsolatingExecutor(TaskExecutor):
         try:
             nbytes = child.link.receive()[1]
         except EOFError:
-            del self._children[slot]
-            logger.warning("a child of worker %s died idle: %s", self.context.name, child.kill()[0])
+            self._bury(slot)
             return
         child.is_settling = False
         why = child.recycling.note_idle(nbytes)
         if why:
             self._retire(slot, why)
+        else:
+            child.rest()
 
     def _retire(self, slot: int, why: str) -> None:
         child = self._children.pop(slot, None)
@@ -270,7 +307,7 @@ class IsolatingExecutor(TaskExecutor):
         """Run a task in the child of its slot."""
         inputs = [self._input(record) for record in task.inputs]
         try:
-            child = self._child(seat.slot)
+            child = self._child(seat.slot, task.attempt)
         except EOFError:
             child = self._children.pop(seat.slot)
             raise self._died(task, child) from None
@@ -294,7 +331,6 @@ class IsolatingExecutor(TaskExecutor):
             "output": (is_wanted, *((0, {}) if output is None else output.levels)),
         }
         child.functions[function.id] = None
-        child.attempt = task.attempt
         try:
             child.link.send("call", call, self._host(child))
             with contextlib.ExitStack() as blocks:
@@ -305,9 +341,12 @@ class IsolatingExecutor(TaskExecutor):
         finally:
             child.attempt = 0
 
-    def _died(self, task: WorkerTask, child: IsolatedProcess) -> WorkerDied:
+    def _died(self, task: WorkerTask, child: IsolatedProcess) -> WeftError:
         child.attempt = 0
         reason, facts = child.kill()
+        if child.memory_end is not None and self._watcher is not None:
+            logger.warning("task %s was ended: %s", task.key, child.memory_end.text)
+            return self._watcher.plan.error_of(task.key, child.memory_end)
         logger.warning("task %s has ended its process: %s", task.key, reason)
         who = f"a child process of {self.context.name}"
         return WorkerDied(task.key, 1, who, reason, facts)

@@ -26,6 +26,7 @@ from ...protocol.host.machine import n_oom_kills, oom_counter
 from ..commands.process_group import SHELL, START, guard, has_ended
 from ..policy import Isolation
 from .link import Link
+from .memory_plan import ChildEnd
 from .recycling import Recycling
 
 #: The program of a child. It gets the search path of its worker before it imports anything.
@@ -59,6 +60,12 @@ class IsolatedProcess:
         self.is_settling = False
         #: the attempt that runs there; 0 = none
         self.attempt = 0
+        #: it waits for a call
+        self._is_idle = False
+        #: it was killed: by `end_idle`, or by `end_call`
+        self.is_over = False
+        #: why its call was ended, if it was for its memory
+        self.memory_end: ChildEnd | None = None
         self._news: deque[tuple[Any, ...]] = deque()
         #: Held while the process is reaped, and by others that use its number, or its pipe here.
         self._reaping = threading.Lock()
@@ -87,6 +94,35 @@ class IsolatedProcess:
         self._poll.register(self._woken, select.POLLIN)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.link.send("hello", *hello)  # if it has ended, the next read says so
+
+    def rest(self) -> None:
+        """Note that it waits for a call."""
+        with self._reaping:
+            self._is_idle = True
+
+    def begin(self, attempt: int) -> bool:
+        """Begin a call, if it has not ended since the last one."""
+        with self._reaping:
+            if self.is_over or self.link.is_ready():  # it sends nothing by itself
+                return False
+            self._is_idle = False
+            self.attempt = attempt
+        return True
+
+    def end_idle(self) -> None:
+        """Kill it if it waits for a call; its slot's thread reaps it. For any thread."""
+        with self._reaping:
+            if self._is_idle and not self.is_over:
+                self.is_over = True
+                self._send_signal(signal.SIGKILL, os.killpg)
+
+    def end_call(self, end: ChildEnd) -> None:
+        """Kill it for its memory, if this call runs. For any thread."""
+        with self._reaping:
+            if self.attempt == end.attempt and not self.is_over:
+                self.is_over = True
+                self.memory_end = end
+                self._send_signal(signal.SIGKILL, os.killpg)
 
     def tell(self, attempt: int, *news: Any) -> bool:
         """Have the slot's thread do something for a call, if that runs. For any thread."""
@@ -121,7 +157,11 @@ class IsolatedProcess:
         return None if self._oom_counter is None else n_oom_kills(self._oom_counter)
 
     def _signal(self, number: int, send: Callable[[int, int], object]) -> None:
-        with self._reaping, contextlib.suppress(ProcessLookupError, PermissionError):
+        with self._reaping:
+            self._send_signal(number, send)
+
+    def _send_signal(self, number: int, send: Callable[[int, int], object]) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._process.returncode is None:
                 send(self.pid, number)
 

@@ -47,7 +47,7 @@ class StatusReporter:
         """Return the present status."""
         executor = self._executor
         state = executor.state
-        resident, cpu = taken_nbytes(), 0
+        resident, cpu = taken_nbytes() + executor.children_nbytes(), 0
         try:
             if self._process is None:
                 self._process = psutil.Process()

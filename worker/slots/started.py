@@ -7,7 +7,8 @@ kernel keeps what was written when the process dies at any instant, so the super
 exactly which attempts had started, and the serving of which result may have killed the worker. It
 costs 0.1 µs per task and no system call.
 
-The last 16 bytes count the beats of the worker's event loop, for `silence`, and state whether the
+The last 24 bytes have the memory of the worker's own child processes, which the supervisor adds to
+that of the worker; count the beats of the worker's event loop, for `silence`; and state whether the
 worker has been registered, and whether it has left in order, for `restarts`: a note of its own
 could fail, on a full disk.
 """
@@ -30,6 +31,8 @@ _ATTEMPT = struct.Struct("q")
 
 #: Number of threads that pickle results for readers, each with a place in the file.
 N_SERVING = 4
+#: Numbers behind those of attempts.
+_N_LAST = 3
 
 
 class StartedRecord:
@@ -38,7 +41,7 @@ class StartedRecord:
     def __init__(self, path: Path, nthreads: int) -> None:
         """Make or empty the file at `path`."""
         with open(path, "w+b") as file:
-            nbytes = _ATTEMPT.size * (nthreads + N_SERVING + 2)
+            nbytes = _ATTEMPT.size * (nthreads + N_SERVING + _N_LAST)
             file.write(bytes(nbytes))
             file.flush()
             self.map = mmap.mmap(file.fileno(), nbytes)
@@ -60,17 +63,18 @@ class StartedRecord:
         for place, attempt in enumerate(islice(attempts, N_SERVING)):
             self.note_serving(place, attempt)
 
-    def beat(self) -> None:
-        """Count a beat: the event loop runs."""
-        self._attempts[self._nthreads + N_SERVING] += 1
+    def beat(self, children_nbytes: int = 0) -> None:
+        """Count a beat: the event loop runs. Note the memory of child processes."""
+        self._attempts[self._nthreads + N_SERVING] = children_nbytes
+        self._attempts[self._nthreads + N_SERVING + 1] += 1
 
     def note_joined(self) -> None:
         """Note that the scheduler has registered the worker."""
-        self._attempts[self._nthreads + N_SERVING + 1] |= 1
+        self._attempts[self._nthreads + N_SERVING + 2] |= 1
 
     def note_left(self) -> None:
         """Note that the worker ends in order."""
-        self._attempts[self._nthreads + N_SERVING + 1] |= 2
+        self._attempts[self._nthreads + N_SERVING + 2] |= 2
 
     def close(self) -> None:
         """Unmap the file; it stays where it is."""
@@ -97,12 +101,17 @@ def attempts_of_unsendable(messages: Iterable[Message]) -> list[int]:
 
 def read_started(path: Path) -> list[int]:
     """Return the attempts that a dead worker was executing, by slot; [] if it left no record."""
-    return [number for number in _read(path)[:-2] if number > 0]
+    return [number for number in _read(path)[:-_N_LAST] if number > 0]
 
 
 def read_served(path: Path) -> list[int]:
     """Return the attempts whose results a dead worker was pickling or sending."""
-    return [-number for number in _read(path)[:-2] if number < 0]
+    return [-number for number in _read(path)[:-_N_LAST] if number < 0]
+
+
+def read_children_nbytes(path: Path) -> int:
+    """Return the memory of a worker's own child processes, bytes."""
+    return [0, 0, 0, *_read(path)][-_N_LAST]
 
 
 def read_beats(path: Path) -> int:
