@@ -113,8 +113,7 @@ class TaskExecutor:
         self.state = state
         self.store = store
         self.spiller: Spiller | None = None
-        #: Returns the bytes of memory of child processes in which calls run. For any thread.
-        self.children_nbytes: Callable[[], int] = lambda: 0
+        self.children_nbytes: Callable[[], int] = lambda: 0  #: of processes in which calls run
         #: The context of a thread without a task.
         self.context = context
         self._wake = wake
