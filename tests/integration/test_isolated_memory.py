@@ -75,7 +75,7 @@ def test_a_worker_whose_children_are_large_takes_no_tasks(client, tmp_path, wait
     wait_until(lambda: not worker()["is_paused"])
 
 
-def test_what_fits_alone_and_not_beside_another_is_run_again(client, tmp_path):
+def test_a_task_that_fits_alone_and_not_beside_another_is_run_again(client, tmp_path):
     def hold(folder):
         (folder / str(os.getpid())).touch()
         held = filled(LIMIT // 2)

@@ -49,7 +49,7 @@ def test_fractions_that_are_off_end_nothing():
     ]
 
 
-def test_what_is_too_large_fails_with_the_sizes():
+def test_a_call_that_is_too_large_fails_with_the_sizes():
     plan = MemoryPlan(1000 * MIB, Fractions())
     (end,) = plan.choose(MIB, [ChildSeen(0, 7, 960 * MIB)])
     error = plan.error_of("key", end)
@@ -57,7 +57,7 @@ def test_what_is_too_large_fails_with_the_sizes():
     assert "its process takes 960 MiB of the memory limit of 1000 MiB" in str(error)
 
 
-def test_what_made_room_is_placed_again_a_few_times():
+def test_a_task_that_made_room_is_placed_again_a_few_times():
     plan = MemoryPlan(1000 * MIB, Fractions())
     (end,) = plan.choose(100 * MIB, [ChildSeen(0, 7, 900 * MIB)])
     errors = [plan.error_of("key", end) for _ in range(MAX_AGAIN + 1)]
