@@ -130,6 +130,28 @@ def test_the_commands_are_those_of_weft_and_its_times_fit_the_pod(default):
             assert given["restart"] is False
 
 
+def test_a_pool_runs_tasks_in_child_processes_with_its_own_bounds():
+    rendered = render(
+        {
+            "workerDefaults.isolate.maxTasks": 1_000_000,
+            "workers.plain": {},
+            "workers.default.isolate": {"enabled": True, "maxDrift": "1.5GiB"},
+            "workers.unbound.isolate": {"enabled": True, "maxTasks": "none", "maxDrift": "none"},
+        }
+    )
+    given = {name: container(pod) for name, pod in rendered.pods().items()}
+
+    def bounds(pool):
+        one = given[f"sim-weft-worker-{pool}"]
+        words = [word.replace("$(WEFT_POD_CPUS)", "4") for word in one["args"]]
+        found = options_of([*one["command"], *words])
+        return found["isolate"], found["max_tasks"], found["max_drift"]
+
+    assert bounds("default") == (True, 1_000_000, 3 << 29)
+    assert bounds("unbound") == (True, None, None)
+    assert bounds("plain")[0] is None
+
+
 def test_pools_take_what_they_do_not_state_from_the_defaults():
     rendered = render(
         {
