@@ -14,7 +14,6 @@ from ...protocol.errors import Reschedule
 from ...protocol.host.blocking import on_blocked_here, on_interrupts_here
 from ...protocol.host.forks import after_fork
 from ...protocol.host.host_files import FileGone
-from ...protocol.host.memory import taken_nbytes
 from ...protocol.host.process_role import set_worker_process
 from ...protocol.trust.security import Security
 from ...protocol.values.host_blobs import HostBlob, share
@@ -53,6 +52,7 @@ class _Child:
         self._security: Security | None = None
         #: the last result, if it is in a file
         self._kept: HostBlob | None = None
+        self._meter = CallMeter()
         set_worker(self._context)
         on_blocked_here(self._seat.blocked)
         on_interrupts_here(self._gate)
@@ -69,7 +69,7 @@ class _Child:
 
     def run(self) -> None:
         """Run calls until the worker closes the socket."""
-        self._link.send("idle", taken_nbytes())
+        self._link.send("idle", self._meter.nbytes())
         while True:
             try:
                 verb, *message = self._link.receive()
@@ -79,10 +79,11 @@ class _Child:
                 self._answer(*message)
                 del message
                 gc.collect(0)
-                self._link.send("idle", taken_nbytes())
+                self._link.send("idle", self._meter.nbytes())
 
     def _answer(self, call: dict[str, Any], host: list[Any] | None) -> None:
-        meter = CallMeter()
+        is_measured = call["is_measured"]
+        self._meter.begin(is_fresh=is_measured)
         if host is not None:
             self._know(host)
         key, attempt, together = call["key"], call["attempt"], call["together"]
@@ -103,7 +104,7 @@ class _Child:
         self._context.here.task = None
         self._seat.attempt = 0
         flush()
-        self._link.send(*answer, meter.read())
+        self._link.send(*answer, self._meter.end(is_fresh=is_measured))
         # A file is named by this process, so it is kept until the worker has opened it.
         while self._kept is not None:
             if self._link.receive()[0] == "taken":

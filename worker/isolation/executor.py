@@ -328,6 +328,7 @@ class IsolatingExecutor(TaskExecutor):
             "args": as_plain(task.args),
             "inputs": inputs,
             "forgets": forgets,
+            "is_measured": hasattr(task, "usage"),
             "output": (is_wanted, *((0, {}) if output is None else output.levels)),
         }
         child.functions[function.id] = None
@@ -344,6 +345,9 @@ class IsolatingExecutor(TaskExecutor):
     def _died(self, task: WorkerTask, child: IsolatedProcess) -> WeftError:
         child.attempt = 0
         reason, facts = child.kill()
+        usage = usage_of(task)  # else its long run would be measured as one of the worker itself
+        usage.kind = OWN_PROCESS
+        usage.peak_nbytes = max(usage.peak_nbytes, facts.peak_nbytes or 0)
         if child.memory_end is not None and self._watcher is not None:
             logger.warning("task %s was ended: %s", task.key, child.memory_end.text)
             return self._watcher.plan.error_of(task.key, child.memory_end)
@@ -371,13 +375,13 @@ class IsolatingExecutor(TaskExecutor):
         self, child: IsolatedProcess, task: WorkerTask, seat: SlotSeat, blocks: Any
     ) -> _Returned:
         """Do what the call asks for until it ends."""
-        is_limited = hasattr(task, "usage")
-        usage = usage_of(task)
-        usage.kind = OWN_PROCESS
+        usage: AttemptUsage | None = getattr(task, "usage", None)
+        if usage is not None:
+            usage.kind = OWN_PROCESS
         kill_at = inf
         gone: PartsGone | None = None
         while True:
-            if is_limited:
+            if usage is not None:
                 usage.peak_nbytes = max(usage.peak_nbytes, taken_nbytes(child.pid))
             left = kill_at - time.monotonic()
             if left <= 0:  # it has not ended, though it was interrupted
@@ -385,7 +389,7 @@ class IsolatingExecutor(TaskExecutor):
                 child.attempt = 0
                 child.kill()
                 raise TaskInterrupted
-            news, is_ready = child.wait(min(left, _LOOK_S) if is_limited else left)
+            news, is_ready = child.wait(left if usage is None else min(left, _LOOK_S))
             for verb, *more in news:
                 if verb == "interrupt":
                     kill_at = time.monotonic() + KILL_S
@@ -395,7 +399,7 @@ class IsolatingExecutor(TaskExecutor):
             verb, *what = child.link.receive()
             if verb in ("done", "failed"):
                 child.is_settling = True
-                _note_used(usage, what.pop())
+                _note_used(task, what.pop())
                 if verb == "failed":
                     if gone is not None:
                         raise gone
@@ -480,8 +484,12 @@ def _scratch_or_error(seat: SlotSeat) -> tuple[str | None, tuple[Any, ...] | Non
         return None, error.args
 
 
-def _note_used(usage: AttemptUsage, used: dict[str, int]) -> None:
-    """Note what a call has used of its process."""
+def _note_used(task: WorkerTask, used: dict[str, int] | None) -> None:
+    """Note what a call has used of its process, if it was measured."""
+    if used is None:
+        return
+    usage = usage_of(task)
+    usage.kind = OWN_PROCESS
     usage.peak_nbytes = max(usage.peak_nbytes, used["peak_nbytes"])
     usage.cpu_us += used["cpu_us"]
     usage.read_nbytes += used["read_nbytes"]

@@ -5,8 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import resource
+import time
 from typing import Final
 
+from ...protocol.host.memory import taken_nbytes
+from ..slots.usage import MEASURED_NS
+
+#: Counts and sizes are read when the last ones are older, nanoseconds.
+_FRESH_NS: Final = 1_000_000
 #: Written to this file, it makes the largest resident memory begin anew.
 _CLEAR_PEAK: Final = (b"5", "/proc/self/clear_refs")
 _PEAK: Final = re.compile(rb"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
@@ -30,10 +36,24 @@ def _disk() -> tuple[int, int]:
 
 
 class CallMeter:
-    """Measures one call, from when it is made on."""
+    """Measures the calls of this process, and its memory between them.
+
+    Reading takes as long as a tiny call. So the counts at the begin of a call, and the memory after
+    it, may be up to `_FRESH_NS` old.
+    """
 
     def __init__(self) -> None:
         #: The peak is that of the call; else that of the process, up to the end of the call.
+        self.is_peak_own = False
+        self._counted_at = self._sized_at = -_FRESH_NS
+        self._nbytes = 0
+
+    def begin(self, *, is_fresh: bool) -> None:
+        """Begin a call; with `is_fresh` the counts are read now."""
+        self._begun = time.perf_counter_ns()
+        if not is_fresh and self._begun - self._counted_at < _FRESH_NS:
+            return
+        self._counted_at = self._begun
         self.is_peak_own = False
         value, path = _CLEAR_PEAK
         with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
@@ -42,8 +62,21 @@ class CallMeter:
         self._cpu_us = _cpu_us()
         self._disk = _disk()
 
-    def read(self) -> dict[str, int]:
-        """Return what was used: times in microseconds, memory and transfers in bytes."""
+    def nbytes(self) -> int:
+        """Return the memory of this process, bytes."""
+        now = time.perf_counter_ns()
+        if now - self._sized_at >= _FRESH_NS:
+            self._sized_at = now
+            self._nbytes = taken_nbytes()
+        return self._nbytes
+
+    def end(self, *, is_fresh: bool) -> dict[str, int] | None:
+        """Return what the call has used: times in microseconds, memory and transfers in bytes.
+
+        None = it was a short one, which is not measured without `is_fresh`.
+        """
+        if not is_fresh and time.perf_counter_ns() - self._begun < MEASURED_NS:
+            return None
         found = _PEAK.search(_read("/proc/self/status"))
         read, written = _disk()
         return {

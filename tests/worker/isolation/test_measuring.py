@@ -1,0 +1,35 @@
+"""What a call has used of its child, and when that is not looked at."""
+
+from __future__ import annotations
+
+import time
+
+from weft.worker.isolation.measuring import CallMeter
+from weft.worker.slots.usage import MEASURED_NS
+
+
+def measured(meter, *, for_ns=0, is_fresh=False):
+    meter.begin(is_fresh=is_fresh)
+    until = time.perf_counter_ns() + for_ns
+    while time.perf_counter_ns() < until:
+        pass
+    return meter.end(is_fresh=is_fresh)
+
+
+def test_a_short_call_is_measured_only_when_it_is_asked_for(wait_until):
+    meter = CallMeter()
+    wait_until(lambda: measured(meter) is None)
+    assert measured(meter, is_fresh=True)["peak_nbytes"] > 0
+
+
+def test_a_long_call_is_measured():
+    used = measured(CallMeter(), for_ns=2 * MEASURED_NS)
+    assert used["cpu_us"] > 0
+
+
+def test_the_size_is_that_of_the_process_and_grows_with_it(wait_until):
+    meter = CallMeter()
+    before = meter.nbytes()
+    held = b"x" * 50_000_000
+    wait_until(lambda: meter.nbytes() > before + 40_000_000)
+    assert held
