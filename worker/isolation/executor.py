@@ -96,11 +96,8 @@ class IsolatingExecutor(TaskExecutor):
         self.interrupts = self._child_interrupts
         memory = ChildrenMemory(self._children, self.store)
         self.children_nbytes = memory.nbytes
-        #: None = there is no memory limit
-        self._watcher: MemoryWatcher | None = None
-        if self.store.memory_limit:
-            plan = MemoryPlan(self.store.memory_limit, fractions)
-            self._watcher = MemoryWatcher(memory, self._children, plan, self._crashed)
+        plan = MemoryPlan(self.store.memory_limit, fractions, self.state.n_seats)
+        self._watcher = MemoryWatcher(memory, self._children, plan, self._crashed)
 
     def forget_calls(self) -> None:
         """See `TaskExecutor`: here the children are replaced."""
@@ -109,16 +106,14 @@ class IsolatingExecutor(TaskExecutor):
 
     def start(self) -> None:
         """See `TaskExecutor`."""
-        if self._watcher is not None:
-            self.threads.append(self._watcher.thread)
-            self._watcher.thread.start()
+        self.threads.append(self._watcher.thread)
+        self._watcher.thread.start()
         super().start()
 
     def stop(self) -> None:
         """See `TaskExecutor`."""
         super().stop()
-        if self._watcher is not None:
-            self._watcher.stop()
+        self._watcher.stop()
 
     # --- On a slot's thread -----------------------------------------------------------------------
 
@@ -270,8 +265,10 @@ class IsolatingExecutor(TaskExecutor):
     def _bury(self, slot: int) -> None:
         """Drop a child that has ended, or was ended, between two calls."""
         child = self._children.pop(slot)
-        is_meant, (reason, _) = child.is_over, child.kill()
-        if not is_meant:
+        if child.is_retired:
+            return
+        reason, _ = child.kill()
+        if child.memory_end is None:
             logger.warning("a child of worker %s died idle: %s", self.context.name, reason)
 
     def _start(self, _slot: int) -> IsolatedProcess:
@@ -348,7 +345,7 @@ class IsolatingExecutor(TaskExecutor):
         usage = usage_of(task)  # else its long run would be measured as one of the worker itself
         usage.kind = OWN_PROCESS
         usage.peak_nbytes = max(usage.peak_nbytes, facts.peak_nbytes or 0)
-        if child.memory_end is not None and self._watcher is not None:
+        if child.memory_end is not None:
             logger.warning("task %s was ended: %s", task.key, child.memory_end.text)
             return self._watcher.plan.error_of(task.key, child.memory_end)
         logger.warning("task %s has ended its process: %s", task.key, reason)

@@ -1,4 +1,4 @@
-"""Decides which children end when the memory of a worker and its children is short. A core."""
+"""Decides which children end since memory is short, or since they are not needed. A core."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from ..policy import Fractions
 
 #: How often a task is placed again that was ended here to make room for others; then it fails.
 MAX_AGAIN: Final = 3
+#: More idle children than a worker has threads are kept for this time, seconds.
+SPARE_S: Final = 10.0
 #: Tasks that are remembered for that.
 _MAX_KEYS: Final = 10_000
 
@@ -26,12 +28,14 @@ class ChildSeen:
         attempt: that it runs; 0 = it is idle. A smaller number began earlier.
         nbytes: of its memory, without what its worker shares with it; 0 = not known.
         is_ending: it was killed, and its memory is on its way back.
+        idle_s: for how long it has waited for a call, seconds.
     """
 
     slot: int
     attempt: int
     nbytes: int
     is_ending: bool = False
+    idle_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,10 @@ class MemoryPlan:
     placed again, a few times.
     """
 
-    def __init__(self, limit: int, fractions: Fractions) -> None:
-        """Plan for a memory limit in bytes."""
+    def __init__(self, limit: int, fractions: Fractions, n_kept: int) -> None:
+        """Plan for a memory limit in bytes, 0 = none, and so many idle children."""
         self._limit = limit
+        self._n_kept = n_kept
         self._most = fractions.terminate * limit or inf
         #: idle children would keep the worker from taking tasks
         self._most_idle = min(fractions.pause * limit or inf, self._most)
@@ -67,11 +72,12 @@ class MemoryPlan:
     def choose(self, own_nbytes: int, children: Sequence[ChildSeen]) -> list[ChildEnd]:
         """Return what is to end; `own_nbytes` is the memory of the worker's own process."""
         total = own_nbytes + sum(child.nbytes for child in children)
-        ends: list[ChildEnd] = []
-        if total > self._most_idle:
-            idle = [child for child in children if not child.attempt]
-            ends += [ChildEnd(child.slot, 0) for child in idle]
-            total -= sum(child.nbytes for child in idle)
+        # Tasks that wait for others have had children for these.
+        idle = sorted((c for c in children if not c.attempt), key=lambda c: (c.idle_s, c.slot))
+        if total <= self._most_idle:
+            idle = [child for child in idle[self._n_kept :] if child.idle_s > SPARE_S]
+        ends = [ChildEnd(child.slot, 0) for child in idle]
+        total -= sum(child.nbytes for child in idle)
         running = [child for child in children if child.attempt and not child.is_ending]
         large = [child for child in running if child.nbytes > self._most]
         ends += [self._end(child, child.nbytes, is_alone=True) for child in large]

@@ -60,10 +60,12 @@ class IsolatedProcess:
         self.is_settling = False
         #: the attempt that runs there; 0 = none
         self.attempt = 0
-        #: it waits for a call
-        self._is_idle = False
+        #: since when it waits for a call; None = it does not
+        self.idle_since: float | None = None
         #: it was killed: by `end_idle`, or by `end_call`
         self.is_over = False
+        #: a thread of its own reaps it
+        self.is_retired = False
         #: why its call was ended, if it was for its memory
         self.memory_end: ChildEnd | None = None
         self._news: deque[tuple[Any, ...]] = deque()
@@ -98,23 +100,25 @@ class IsolatedProcess:
     def rest(self) -> None:
         """Note that it waits for a call."""
         with self._reaping:
-            self._is_idle = True
+            self.idle_since = time.monotonic()
 
     def begin(self, attempt: int) -> bool:
         """Begin a call, if it has not ended since the last one."""
         with self._reaping:
             if self.is_over or self.link.is_ready():  # it sends nothing by itself
                 return False
-            self._is_idle = False
+            self.idle_since = None
             self.attempt = attempt
         return True
 
     def end_idle(self) -> None:
-        """Kill it if it waits for a call; its slot's thread reaps it. For any thread."""
+        """Kill it if it waits for a call, and reap it. For any thread."""
         with self._reaping:
-            if self._is_idle and not self.is_over:
-                self.is_over = True
-                self._send_signal(signal.SIGKILL, os.killpg)
+            if self.idle_since is None or self.is_over or self.is_retired:
+                return
+            self.is_over = self.is_retired = True
+            self._send_signal(signal.SIGKILL, os.killpg)
+        self._end_in_thread()
 
     def end_call(self, end: ChildEnd) -> None:
         """Kill it for its memory, if this call runs. For any thread."""
@@ -183,9 +187,16 @@ class IsolatedProcess:
 
     def retire(self) -> None:
         """Let it end by itself, and end it after a while, in a thread."""
-        self.attempt = 0
+        with self._reaping:
+            if self.is_retired:
+                return
+            self.is_retired = True
+            self.attempt = 0
         with contextlib.suppress(OSError):  # it has ended just now
             self.link.socket.shutdown(socket.SHUT_RDWR)
+        self._end_in_thread()
+
+    def _end_in_thread(self) -> None:
         threading.Thread(target=self._end, name="weft-retired-child", daemon=True).start()
 
     def _end(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.host.memory import taken_nbytes
@@ -36,6 +37,7 @@ class ChildrenMemory:
     def measure(self) -> tuple[int, list[ChildSeen]]:
         """Return the memory of this process, and of each child that may be ended. Any thread."""
         children = list(self._children.items())
+        now = time.monotonic()
         shared = self._store.shared_nbytes
         seen = [
             # Files in memory that a child maps are the worker's, as far as that has any.
@@ -44,6 +46,7 @@ class ChildrenMemory:
                 child.attempt,
                 max(0, taken_nbytes(child.pid, in_files=shared) - shared),
                 is_ending=child.is_over,
+                idle_s=0.0 if (since := child.idle_since) is None else now - since,
             )
             for slot, child in children
             if child.attempt or not child.is_over
@@ -93,5 +96,5 @@ class MemoryWatcher:
             if end.attempt:
                 child.end_call(end)
             else:
-                logger.debug("an idle child is ended, since memory is short")
+                logger.debug("an idle child is ended, since memory is short or others wait as well")
                 child.end_idle()
