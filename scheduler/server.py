@@ -37,33 +37,25 @@ from ..protocol.errors import (
 )
 from ..protocol.host import event_loop
 from ..protocol.host.memory import return_memory
-from ..protocol.host.versions import weft_version
 from ..protocol.net.connection import Connection
 from ..protocol.net.listen import one_line
 from ..protocol.net.transport import Listener
 from ..protocol.net.unfinished import UnfinishedFrames
-from ..protocol.wire.levels import hkdf_sha256
 from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Bye, GetMetrics, Welcome
 from ..protocol.wire.roles import Role
 from .answering import answer_of_process, send_or_fail
 from .config import SchedulerConfig
+from .configuring import state_of
 from .core.actions import Action, CloseConnection, CutOff, LogLine, StopServer
-from .core.conditions.no_worker_limit import no_worker_limit_of
 from .core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
-from .core.features import FEATURES
-from .core.insight.desired import aim_of
 from .core.insight.questions import AskShell
 from .core.journal.entries import AskJournal, ReadEnds, ReadJobs, Report, WriteJournal
-from .core.leaving.idle_shutdown import idle_timeout_of
 from .core.members.epochs import GiveWay, KeepMembers, StartOver, next_epoch
 from .core.records.presence import Members
-from .core.records.settings import KernelSettings
 from .core.state import SchedulerState
 from .core.upkeep.memory_return import ReturnMemory
-from .core.upkeep.slow_readers import slow_readers_of
 from .core.upkeep.turns import TURN_COST, Turns
-from .core.upkeep.user_limits import user_limits_of
 from .measuring import Meter, tune_collector
 
 _log = logging.getLogger("weft.scheduler")
@@ -110,33 +102,9 @@ class SchedulerServer:
         self._stop_task: asyncio.Task[None] | None = None
 
     def _new_state(self, epoch: int) -> SchedulerState:
-        config = self._config
-        settings = KernelSettings(
-            client_lease_s=config.client_lease_s,
-            heartbeat_s=config.heartbeat_s,
-            away_s=config.away_s,
-            allowed_deaths=config.allowed_deaths,
-        )
-        state = SchedulerState(
-            epoch,
-            settings,
-            features=FEATURES,
-            expected=config.expected,
-            # From the token of an admin: peers with another one cannot make proofs.
-            epoch_key=hkdf_sha256(config.security.token, salt=b"weft epoch", info=b""),
-        )
-        slow_readers_of(state).max_outbox_nbytes = config.max_outbox_nbytes
-        limits = user_limits_of(state)
-        limits.max_nbytes, limits.max_rows = config.max_user_nbytes, config.max_user_tasks
-        limits.max_running = config.max_user_running
-        limits.of_users = config.limits_of_users
-        no_worker_limit_of(state).seconds = config.no_worker_timeout_s
-        idle_timeout_of(state).seconds = config.idle_timeout_s
-        aim_of(state).target_s = config.target_duration_s
-        state.facts.update({"weft": weft_version(""), **config.facts})
         #: when the clock showed the epoch, or less (monotonic clock)
         self._began = time.monotonic()
-        return state
+        return state_of(self._config, epoch)
 
     @property
     def stopping(self) -> bool:
