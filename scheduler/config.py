@@ -53,6 +53,9 @@ class SchedulerConfig:
         limits_of_users: {name: {"memory", "tasks" or "running": the same for this user}}.
         no_worker_timeout_s: tasks fail that no connected worker could run for so long, seconds,
             unless they have a time of their own; 0 = they wait.
+        block_after: a host is blocked after so many failures in a row of calls that end well on
+            other hosts; 0 = none is.
+        block_for_s: ... and for how long, seconds.
         idle_timeout_s: time without a task after which the cluster ends, seconds; 0 = it does not.
         facts: sent to every peer that registers.
         last_epoch: of the cluster's schedulers before this one, 0 = there was none.
@@ -76,6 +79,8 @@ class SchedulerConfig:
     allowed_deaths: int = 3
     away_s: float = 5.0
     no_worker_timeout_s: float = 0.0
+    block_after: int = 0
+    block_for_s: float = 900.0
     idle_timeout_s: float = 0.0
     target_duration_s: float = TARGET_S
     facts: dict[str, Any] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..protocol.host.versions import weft_version
 from ..protocol.wire.levels import hkdf_sha256
 from .config import SchedulerConfig
+from .core.blocking.failing import failing_hosts_of
 from .core.conditions.no_worker_limit import no_worker_limit_of
 from .core.features import FEATURES
 from .core.insight.desired import aim_of
@@ -37,6 +38,7 @@ def state_of(config: SchedulerConfig, epoch: int) -> SchedulerState:
     limits.max_running = config.max_user_running
     limits.of_users = config.limits_of_users
     no_worker_limit_of(state).seconds = config.no_worker_timeout_s
+    failing_hosts_of(state).configure(config.block_after, config.block_for_s)
     idle_timeout_of(state).seconds = config.idle_timeout_s
     aim_of(state).target_s = config.target_duration_s
     state.facts.update({"weft": weft_version(""), **config.facts})

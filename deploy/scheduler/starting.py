@@ -117,6 +117,8 @@ class SchedulerOptions:
             "heartbeat_s": given[table.LIVENESS_TIMEOUT] / MISSED_HEARTBEATS,
             "idle_timeout_s": given[table.IDLE_TIMEOUT] or 0.0,
             "no_worker_timeout_s": given[table.NO_WORKER_TIMEOUT] or 0.0,
+            "block_after": given[table.BLOCK_AFTER],
+            "block_for_s": given[table.BLOCK_FOR],
             "allowed_deaths": given[table.ALLOWED_DEATHS],
             "target_duration_s": given[table.TARGET_DURATION],
             "max_user_nbytes": _user_nbytes(given[table.USER_MEMORY]),

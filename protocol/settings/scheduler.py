@@ -126,6 +126,20 @@ ALLOWED_DEATHS: Final[Setting[int]] = Setting(
     "Workers that may die while they run a task before the task counts as the cause and fails with "
     "WorkerDied.",
 )
+BLOCK_AFTER: Final = Setting(
+    "scheduler.block-after",
+    Whole(0, 1000),
+    0,
+    "Failures in a row on one host after which it is blocked, as by 'weft block'. A failure counts "
+    "when the same task ends well on another host later. The last host that tasks have is not "
+    "blocked. 0: none is.",
+)
+BLOCK_FOR: Final = Setting(
+    "scheduler.block-for",
+    TimeSpan(least=1.0),
+    900.0,
+    "Time for which --block-after blocks a host.",
+)
 TARGET_DURATION: Final = Setting(
     "scheduler.target-duration",
     TimeSpan(least=0.1),

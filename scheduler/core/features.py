@@ -30,6 +30,7 @@ from typing import Final
 from ...protocol.metrics import Metric
 from .actors import feature as actors
 from .arrays import feature as arrays
+from .blocking import failing
 from .blocking import feature as blocking
 from .categories import feature as categories
 from .conditions import feature as conditions
@@ -102,6 +103,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     leaving.RETIRING,
     idle_shutdown.FEATURE,
     blocking.FEATURE,
+    failing.FEATURE,
     insight.FEATURE,
     output.FEATURE,
     task_stream.FEATURE,

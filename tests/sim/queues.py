@@ -1,6 +1,6 @@
 """Queues of jobs: users put tasks into some, and pause and resume them, in a part of the runs.
 
-In these they block workers as well, each for a while.
+In these they block workers as well, each for a while, and hosts on which tasks fail are blocked.
 
 No task of a paused queue may be queued, which the invariants say; all end when they are resumed.
 """
@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from weft.protocol.wire.messages import Ask
+from weft.scheduler.core.blocking.failing import FailingHosts
 from weft.scheduler.core.blocking.feature import blocks_of, on_block, on_unblock
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.job_queues.feature import on_pause, on_resume, paused_queues_of
@@ -73,6 +74,12 @@ class Queues:
         arguments = {"names": names, "for_ms": for_ms, "reason": ""}
         follow(node.core, 0, Ask(request=0, name="", arguments=arguments))
         node._handle(SchedulerTick())
+
+    def limit_failures(self, failing: FailingHosts) -> None:
+        """Have hosts blocked after a few failures, for a while."""
+        if self.are_some:
+            failing.limit = self._rng.choice([1, 1, 2])
+            failing.for_s = self._rng.uniform(0.1, MAX_BLOCK_MS / 1000)
 
     def resume_all(self, node: SchedulerNode) -> None:
         """Resume what is paused when a scheduler is awake; those that begin later do the same."""

@@ -29,6 +29,7 @@ from weft.protocol.wire.messages import (
 )
 from weft.protocol.wire.roles import ROLE_LEVELS, Role
 from weft.scheduler.core.actions import CloseConnection, LogLine
+from weft.scheduler.core.blocking.failing import failing_hosts_of
 from weft.scheduler.core.conditions.no_worker_limit import no_worker_limit_of
 from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSent, SchedulerTick
 from weft.scheduler.core.features import FEATURES
@@ -159,6 +160,7 @@ class SchedulerNode:
         # From a source of chance of its own.
         rng = Random(f"running limit of {self.sim.world.seed}")
         user_limits_of(core).max_running = rng.choice([0, 0, 0, 0, 1, 3, 10])
+        self.sim.queues.limit_failures(failing_hosts_of(core))
         no_worker_limit_of(core).seconds = self.sim.no_worker_limit_s
         self._watched = Watched(self.sim, core)
         return core
@@ -449,6 +451,7 @@ class SchedulerNode:
                 self.record.members = action.members
             elif isinstance(action, LogLine):
                 self.world.note(f"{self!r} log", action.text)
+                self.world.probes["host blocked by itself"] += " is blocked for " in action.text
                 self._watched.logged(action.text)
 
     def _note_ends(self, messages: list[Message]) -> None:

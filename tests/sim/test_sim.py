@@ -143,6 +143,7 @@ EXPECTED = {
     "retired: kept",
     "retired: left",
     "queue paused",
+    "host blocked by itself",
     "worker blocked",
     "worker unblocked",
     "queue recorded",

@@ -1,4 +1,6 @@
-"""Blocked workers: users name hosts and workers that are given no tasks, for a time or until later.
+"""Blocked workers: hosts and workers that are given no tasks, for a time or until later.
+
+Users name them, and hosts that fail again and again are blocked by themselves (`failing.py`).
 
 A blocked worker is *barred* for the kernel, by the one predicate of `moves/taking.py`: what it has
 not begun is asked back, what it runs goes on, and its results can be read. A block is a name, so it
@@ -20,7 +22,7 @@ from ..assignment.asking_back import ask_all_back
 from ..feature import Feature, LateQuestion, Question
 from ..invariants.checking import differences
 from ..moves.taking import close, reopen
-from ..records.peers import BARRED, WorkerHandle
+from ..records.peers import BARRED, LEAVING, WorkerHandle
 
 if TYPE_CHECKING:
     from ....protocol.wire.question_arguments import Info, Page
@@ -37,11 +39,13 @@ MAX_REASON_CHARS: Final = 200
 class WorkerBlock:
     """One name that is blocked: by whom, and why ("" = that was not said)."""
 
-    __slots__ = ("by", "reason", "until")
+    __slots__ = ("by", "is_automatic", "reason", "until")
 
-    def __init__(self, by: str, reason: str) -> None:
+    def __init__(self, by: str, reason: str, *, is_automatic: bool = False) -> None:
         self.by = by
         self.reason = reason
+        #: no user has set it, so it ends when tasks have no other worker left
+        self.is_automatic = is_automatic
         #: its end; None = it lasts until it is taken back
         self.until: Deadline | None = None
 
@@ -72,16 +76,58 @@ def block_of(state: SchedulerState, ws: WorkerHandle) -> WorkerBlock | None:
     return next((blocks[name] for name in (ws.name, *sorted(ws.names)) if name in blocks), None)
 
 
-def block(state: SchedulerState, names: list[str], by: str, reason: str, for_ms: int) -> None:
+def block(
+    state: SchedulerState,
+    names: list[str],
+    by: str,
+    reason: str,
+    for_ms: int,
+    *,
+    is_automatic: bool = False,
+) -> None:
     """Give workers of these names nothing from now on; a later block replaces an earlier one."""
     blocks = blocks_of(state)
     for name in dict.fromkeys(names):
         _end(state, name)
-        blocks[name] = WorkerBlock(by, reason)
+        blocks[name] = WorkerBlock(by, reason, is_automatic=is_automatic)
         if for_ms:
             blocks[name].until = state.call_after(for_ms / 1000, _on_over, name)
     for ws in list(state.workers.values()):
         _look_at(state, ws)
+    _lift_last(state)
+
+
+def can_spare(state: SchedulerState, name: str, closed: int) -> bool:
+    """Return whether tasks have other workers than those of this name.
+
+    That holds for the tasks of each class that one of these may run; `closed` are the reasons for
+    which a worker is no other. O(workers, and members of classes with tasks).
+    """
+    named: dict[WorkerHandle, None] = {}
+    others: dict[WorkerHandle, None] = {}
+    for ws in state.workers.values():
+        if ws.is_named((name,)):
+            named[ws] = None
+        elif not ws.closed & closed:
+            others[ws] = None
+    return bool(others) and all(
+        any(ws in others for ws in task_class.members)
+        for task_class in state.classes.values()
+        if task_class.n_tasks and any(ws in named for ws in task_class.members)
+    )
+
+
+def _lift_last(state: SchedulerState) -> None:
+    """End the blocks that no user has set, without which tasks have a worker."""
+    for name, one in list(blocks_of(state).items()):
+        if one.is_automatic and not can_spare(state, name, BARRED | LEAVING):
+            state.log("info", f"{name} is not blocked any more: tasks have no other worker")
+            unblock(state, [name])
+
+
+def _on_worker_leaving(state: SchedulerState, ws: WorkerHandle) -> None:
+    if blocks_of(state):
+        _lift_last(state)
 
 
 def unblock(state: SchedulerState, names: list[str]) -> None:
@@ -200,6 +246,7 @@ FEATURE: Final = Feature(
     records=(Blocks,),
     worker_joined=(_look_at,),
     worker_back=(_on_back,),
+    worker_leaving=(_on_worker_leaving,),
     assignment_begun=(_ask_all,),
     questions={"blocked_workers": Question(ask_blocked)},
     orders={
@@ -215,6 +262,14 @@ FEATURE: Final = Feature(
             name
             for name, one in blocks_of(s).items()
             if one.until is not None and not one.until.is_pending
+        ],
+        "a block that no user has set ends": lambda s: [
+            name for name, one in blocks_of(s).items() if one.is_automatic and one.until is None
+        ],
+        "blocks that no user has set leave a worker": lambda s: [
+            name
+            for name, one in blocks_of(s).items()
+            if one.is_automatic and all(ws.closed & (BARRED | LEAVING) for ws in s.staying.values())
         ],
     },
 )

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..assignment.assignment import Draft, assign, send_draft
+from ..blocking.failing import note_failed
 from ..interruption.interrupted import note_ended
 from ..interruption.interrupting import interrupt
 from ..moves.transitions import abandon, move, take_back_from
@@ -109,6 +110,7 @@ def _abort(state: SchedulerState, task: SchedulerTask, other: WorkerHandle) -> N
     run_s = state.awake_s - stragglers.begun.pop(attempt)
     text = f"took {run_s:.3g} s, others of its category {category.times.mean_s:.3g} s in the mean"
     note_ended(state, ws, task, text)
+    note_failed(state, task, ws, text, moves=True)
     state.story.note(state.now, f"{text}, on {ws.name}", [task.key])
     category.times.n_aborted += 1
     stragglers.n_aborted[task] = stragglers.n_aborted.get(task, 0) + 1

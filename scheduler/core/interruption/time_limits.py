@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import timed_out
+from ..blocking.failing import note_failed
 from ..moves.transitions import abandon, err, take_back_from
 from ..requests.retrying import end_pause, pause, take_retry
 from .interrupted import interruptions_of, note_overdue
@@ -64,6 +65,7 @@ def _end(state: SchedulerState, ws: WorkerHandle, timeouts_us: dict[int, int]) -
         overdue.append(attempt)
         n_failed = state.n_exceptions.get(task, 0) + 1
         note_overdue(state, ws, task, timeout_us)
+        note_failed(state, task, ws, f"took longer than {timeout_us / 1e6:g} s")
         task.group.prefix.note_raised(timeout_us, 0)
         state.story.note(state.now, f"takes too long on {ws.name}", [task.key])
         delay_s = take_retry(state, task)

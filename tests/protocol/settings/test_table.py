@@ -48,6 +48,8 @@ def test_defaults_that_the_code_has_as_well_are_the_same():
 def test_the_defaults_of_a_scheduler_are_those_of_its_configuration():
     fields = {field.name: field.default for field in dataclasses.fields(SchedulerConfig)}
     assert scheduler.ALLOWED_DEATHS.default == fields["allowed_deaths"]
+    assert scheduler.BLOCK_AFTER.default == fields["block_after"]
+    assert scheduler.BLOCK_FOR.default == fields["block_for_s"]
     assert scheduler.TARGET_DURATION.default == fields["target_duration_s"]
     assert (scheduler.NO_WORKER_TIMEOUT.default or 0.0) == fields["no_worker_timeout_s"]
     assert scheduler.OUTBOX_MEMORY.default == fields["max_outbox_nbytes"]
