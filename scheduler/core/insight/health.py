@@ -78,6 +78,9 @@ class Signs:
         full: (part of its limit, name) of workers above MEMORY_HIGH, fullest first; at most
             MAX_NAMED of `n_full`.
         paused: the first workers that are paused, each with what fills its memory, of `n_paused`.
+        blocked: the first workers that are blocked, each with by whom and why, of `n_blocked`: all
+            of them if no other is left, else those that are blocked by themselves.
+        are_all_blocked: no other is left.
         n_set_aside: tasks that wait because they would add to full workers.
         refused: those that are still of interest, see `refusals.current_refusals`.
         n_processing: tasks at workers.
@@ -100,6 +103,9 @@ class Signs:
     n_full: int = 0
     paused: list[str] = field(default_factory=list)
     n_paused: int = 0
+    blocked: list[str] = field(default_factory=list)
+    n_blocked: int = 0
+    are_all_blocked: bool = False
     n_set_aside: int = 0
     refused: list[RefusedWorkers] = field(default_factory=list)
     n_processing: int = 0
@@ -230,6 +236,22 @@ def _paused(signs: Signs) -> Iterator[Found]:
         )
 
 
+def _blocked(signs: Signs) -> Iterator[Found]:
+    if not signs.n_blocked:
+        return
+    workers = counted(signs.n_blocked, "worker")
+    verb = "is" if signs.n_blocked == 1 else "are"
+    n_more = signs.n_blocked - len(signs.blocked)
+    named = "; ".join(signs.blocked) + (f"; and {n_more} more" if n_more > 0 else "")
+    if signs.are_all_blocked:
+        level = "error" if signs.n_waiting else "warning"
+        what = f"{workers} {verb} blocked and there is no other, so no task begins ({named})"
+    else:
+        they = "it gets" if signs.n_blocked == 1 else "they get"
+        level, what = "warning", f"{workers} {verb} blocked, and {they} no task ({named})"
+    yield level, what, "look at that, then 'weft unblock'"
+
+
 def _memory_wait(signs: Signs) -> Iterator[Found]:
     if signs.n_set_aside:
         verb = "waits" if signs.n_set_aside == 1 else "wait"
@@ -345,6 +367,9 @@ CHECKS: Final[dict[str, HealthCheck]] = {
     ),
     "memory": HealthCheck("Workers use more than 80 % of their memory limit.", _memory),
     "workers-paused": HealthCheck("Workers use so much memory that they get no task.", _paused),
+    "workers-blocked": HealthCheck(
+        "All workers are blocked, or some because calls failed there.", _blocked
+    ),
     "memory-wait": HealthCheck("Tasks wait for room in the memory of workers.", _memory_wait),
     "workers-away": HealthCheck("Connections to workers ended a moment ago.", _workers_away),
     "workers-leaving": HealthCheck(

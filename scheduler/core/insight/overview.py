@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire.message import MAX_NUMBER
 from ....protocol.wire.question_arguments import Info, Page
+from ..blocking.feature import block_of, blocks_of
 from ..journal.jobs import journal_of
 from ..leaving.describing import describe, held_up
 from ..memory.records import memory_of
@@ -115,6 +116,7 @@ def _signs(
         n_leaving=len(leaving),
         full=nlargest(MAX_NAMED, full),
         n_full=len(full),
+        **_blocked(state),
         n_set_aside=len(memory_of(state).aside),
         paused=[
             f"{ws.name}: {memory_text(ws)}" for ws in islice(memory_of(state).paused, MAX_NAMED)
@@ -134,6 +136,20 @@ def _signs(
         journal_error=journal_of(state).error,
         journal_s=state.now - journal_of(state).failed_at,
     )
+
+
+def _blocked(state: SchedulerState) -> dict[str, Any]:
+    """Return the facts about blocked workers: all if there is no other, else what no user did."""
+    if not blocks_of(state):
+        return {}
+    blocks = {ws: block_of(state, ws) for ws in state.staying.values()}
+    are_all = bool(blocks) and all(blocks.values())
+    found = [(ws, one) for ws, one in blocks.items() if one and (are_all or one.is_automatic)]
+    return {
+        "blocked": [f"{ws.name}: {one.describe()}" for ws, one in found[:MAX_NAMED]],
+        "n_blocked": len(found),
+        "are_all_blocked": are_all,
+    }
 
 
 def _unrunnable(state: SchedulerState) -> list[Unrunnable]:

@@ -206,7 +206,12 @@ def test_blocked_workers_are_shown_with_the_reason(cluster, tmp_path):
     assert [line for line in shown if line.startswith("no tasks")] == [
         "no tasks  w-0: blocked by weft block: its disk is full"
     ]
-    run("unblock", "w-0", folder=tmp_path)
+    assert "no problem is known" in run("status", folder=tmp_path).stdout
+    run("block", "w-1", folder=tmp_path)
+    shown = " ".join(run("status", folder=tmp_path).stdout.split())
+    assert "2 workers are blocked and there is no other, so no task begins" in shown
+    assert "no problem is known" not in shown
+    run("unblock", "w-0", "w-1", folder=tmp_path)
     assert "no tasks" not in run("info", folder=tmp_path).stdout
 
 

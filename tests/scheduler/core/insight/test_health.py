@@ -41,6 +41,12 @@ CASES = {
         "2 workers are paused, and they get no task before there is room in memory (w: 81% of 4 "
         "GiB; and 1 more). Release results",
     ),
+    "workers-blocked": (
+        Signs(blocked=["w: blocked by ann: its disk"], n_blocked=2, are_all_blocked=True),
+        "warning",
+        "2 workers are blocked and there is no other, so no task begins (w: blocked by ann: its "
+        "disk; and 1 more). Look at that, then 'weft unblock'",
+    ),
     "memory-wait": (
         Signs(n_set_aside=3), "error",
         "3 tasks wait for memory: workers that may run them use more than 80% of theirs",

@@ -7,6 +7,7 @@ import pytest
 from tests.scheduler.builders import Board, function_id, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.roles import Role
+from weft.scheduler.core.blocking import feature as blocking
 from weft.scheduler.core.events import Load, SchedulerTick
 from weft.scheduler.core.insight.overview import overview
 from weft.scheduler.core.insight.recent_failures import MAX_FAILURES, MAX_TEXT, text_of
@@ -265,4 +266,37 @@ def status(*, managed_nbytes: int, resident_nbytes: int) -> m.WorkerStatus:
         managed_nbytes=managed_nbytes,
         resident_nbytes=resident_nbytes,
         cpu_percent=0,
+    )
+
+
+def block(board: Board, client: int, *names: str) -> None:
+    arguments = {"names": list(names), "reason": "its disk is full"}
+    board.send(client, m.Ask(request=1, name="block_workers", arguments=arguments))
+    board.drop_rest()
+
+
+def test_health_says_that_all_workers_are_blocked(board):
+    client = board.client()
+    board.worker("a"), board.worker("b", host="there")
+    block(board, client, "a")
+    assert codes(board) == ["ok"]
+    block(board, client, "there")
+    (line,) = overview(board.state)["health"]
+    assert (line["level"], line["code"]) == ("warning", "workers-blocked")
+    assert "b: blocked by alice: its disk is full" in line["text"]
+    board.send(client, graph("x"))
+    (line,) = overview(board.state)["health"]
+    assert line["level"] == "error"
+    board.drop_rest()
+
+
+def test_health_names_workers_that_are_blocked_by_themselves(board):
+    board.worker("a", host="bad"), board.worker("b")
+    why = "2 failures in a row"
+    blocking.block(board.state, ["bad"], "the scheduler", why, 1000, is_automatic=True)
+    (line,) = overview(board.state)["health"]
+    assert (line["level"], line["code"]) == ("warning", "workers-blocked")
+    assert line["text"].startswith(
+        "1 worker is blocked, and it gets no task (a: blocked by the scheduler: 2 failures in a "
+        "row)"
     )
