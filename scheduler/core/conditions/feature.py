@@ -38,6 +38,7 @@ from ..records.tasks import (
 )
 from ..requests import wanted_keys
 from ..requests.submission import DEFERRED, class_of, on_cancel
+from .met_on_record import drop_met
 from .records import (
     BEGIN_BY,
     END_BY,
@@ -105,6 +106,7 @@ def on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
         return
     for key in row.unmet:
         watched_of(state).waiters.setdefault(key, {})[task] = None
+        journal_of(state).followers[drop_met] = None
         _watch(state, key)
     if row.is_met:
         _open(state, task)

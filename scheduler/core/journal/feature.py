@@ -58,7 +58,6 @@ from .jobs import (
     recorded,
     when_written,
 )
-from .met_conditions import drop_met
 from .resubmission import let_go, submit_again
 
 if TYPE_CHECKING:
@@ -185,7 +184,7 @@ def _begin(state: SchedulerState, added: JobAdded, submitters: dict[ClientHandle
     journal = journal_of(state)
     before = journal.ending.pop(added.key, None)  # it may begin anew before its end is recorded
     if before is not None or added.key in journal.ended:
-        drop_met(state, [added.key])
+        journal.tell_followers(state, [added.key])
     journal.jobs[added.key] = PENDING
     journal.unrecorded.pop(added.key, None)
     journal.adding[added.key] = added
@@ -256,7 +255,7 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
                 journal.ended[key] = entry.state
     for key in report.dropped:
         journal.ended.pop(key, None)
-    drop_met(state, report.dropped)
+    journal.tell_followers(state, report.dropped)
     if again:
         journal.again[report.number] = again
         journal.unrecorded_nbytes += sum(entry.result_nbytes for entry in again)
@@ -374,7 +373,7 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
     if text:
         state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
         return
-    drop_met(state, keys)
+    journal.tell_followers(state, keys)
     for key in keys:
         for of_keys in (
             journal.jobs, journal.ended, journal.adding, journal.ending, journal.submitters

@@ -63,6 +63,7 @@ class DetachedJobs:
         "ending",
         "error",
         "failed_at",
+        "followers",
         "is_open",
         "jobs",
         "keeper",
@@ -93,6 +94,8 @@ class DetachedJobs:
         #: {key: why} of those whose beginning could not be recorded, the latest. It finds its
         #: oldest at once.
         self.unrecorded: OrderedDict[str, str] = OrderedDict()
+        #: {called with keys on record, before these leave it or begin anew: None}
+        self.followers: dict[Callable[[SchedulerState, Iterable[str]], None], None] = {}
         #: {key: its beginning, or its end, that is not recorded yet}. A job may begin anew, so
         #: entries of its key that are not the one here count no more.
         self.adding: dict[str, JobAdded] = {}
@@ -122,6 +125,11 @@ class DetachedJobs:
         if batch is None:
             batch = self.batches[self.number] = _Writing()
         return batch
+
+    def tell_followers(self, state: SchedulerState, keys: Iterable[str]) -> None:
+        """Tell others that jobs which have ended are to leave the record, or to begin anew."""
+        for follow in self.followers:
+            follow(state, keys)
 
     def is_done(self, key: str) -> bool:
         """Return whether the result of a job is recorded."""

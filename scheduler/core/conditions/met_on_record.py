@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..conditions.records import ConditionsOfTasks
+from ..journal.entries import PENDING, JobChanged
+from ..journal.jobs import append, journal_of, recorded
 from ..moves.without_recipe import change_group
-from .entries import PENDING, JobChanged
-from .jobs import append, journal_of, recorded
+from .records import conditions_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def drop_met(state: SchedulerState, keys: Iterable[str]) -> None:
     """Drop the conditions on these jobs, which have ended, as far as they are met."""
-    conditions: ConditionsOfTasks = state.record(ConditionsOfTasks)
+    conditions = conditions_of(state)
     if not conditions:
         return
     ended = dict.fromkeys(keys)
