@@ -20,6 +20,7 @@ from ...protocol.values.host_blobs import HostBlob, share
 from ...protocol.values.parts import Taken
 from ...protocol.values.serialize import loads, loads_arguments
 from ...protocol.wire.failure import Failure
+from ...protocol.wire.messages import OWN_PROCESS
 from ..context import TaskHost, WorkerContext, set_worker
 from ..core.tasks import WorkerFunction, WorkerTask
 from ..data.packing import pack_result, short_type_name
@@ -27,9 +28,9 @@ from ..slots.coroutines import as_call
 from ..slots.failing import failure_of
 from ..slots.interrupting import TaskInterrupted
 from .link import Link, as_blob, as_plain
-from .measuring import CallMeter
+from .measuring import MEASURED, CallMeter
 from .output import ChildOutput, flush
-from .seat import ChildSeat, SignalGate
+from .seat import ChildSeat, ProgramUsage, SignalGate
 
 logger: Final = logging.getLogger("weft.worker")
 
@@ -97,6 +98,8 @@ class _Child:
         task = WorkerTask(key, attempt, 0, function, b"", 0)
         if together is not None:
             task.together = together
+        if is_measured:
+            task.usage = ProgramUsage(self._seat)
         self._output.want_now(*call["output"])
         self._seat.begin(attempt)
         answer = self._perform(task, call)
@@ -104,7 +107,10 @@ class _Child:
         self._context.here.task = None
         self._seat.attempt = 0
         flush()
-        self._link.send(*answer, self._meter.end(is_fresh=is_measured))
+        used = self._meter.end(is_fresh=is_measured)
+        if (usage := getattr(task, "usage", None)) is not None and usage.kind == OWN_PROCESS:
+            used = {name: getattr(usage, name) for name in MEASURED}  # of the programs alone
+        self._link.send(*answer, used)
         # A file is named by this process, so it is kept until the worker has opened it.
         while self._kept is not None:
             if self._link.receive()[0] == "taken":

@@ -181,7 +181,10 @@ class IsolatingExecutor(TaskExecutor):
             if task.function.id in self._own:
                 value, nbytes, blob = self._call_own(task, seat.slot)
             else:
-                value = self._call(task, seat)
+                inputs = [self._input(record) for record in task.inputs]
+                child = self._begun(task, seat.slot)
+                start = time.perf_counter_ns()  # a new process takes its time once
+                value = self._call(child, task, inputs, seat)
                 nbytes = max(1, blob_nbytes(value.blob))
                 limit = RIDE_ALONG_BYTES if task.wanted == WANTED else RIDE_ALONG_LARGE_BYTES
                 blob = value.blob if task.wanted and nbytes <= limit else None
@@ -193,7 +196,8 @@ class IsolatingExecutor(TaskExecutor):
             start += seat.end_task()
         end = time.perf_counter_ns()
         own = self.clocks[seat.slot]
-        own.usage.end_task(task, end, end - start, self.handle)
+        if task.function.id in self._own or hasattr(task, "usage"):
+            own.usage.end_task(task, end, end - start, self.handle)
         own.run(end, failure is None, failure is not None, 0)
         if failure is not None:
             report.failed_attempts.append(task.attempt)
@@ -300,14 +304,31 @@ class IsolatingExecutor(TaskExecutor):
             logger.debug("a child of worker %s is replaced: %s", self.context.name, why)
             child.retire()
 
-    def _call(self, task: WorkerTask, seat: SlotSeat) -> _Returned:
-        """Run a task in the child of its slot."""
-        inputs = [self._input(record) for record in task.inputs]
+    def _begun(self, task: WorkerTask, slot: int) -> IsolatedProcess:
+        """Return the child of a slot, which has begun a task."""
         try:
-            child = self._child(seat.slot, task.attempt)
+            return self._child(slot, task.attempt)
         except EOFError:
-            child = self._children.pop(seat.slot)
+            raise self._died(task, self._children.pop(slot)) from None
+
+    def _call(
+        self, child: IsolatedProcess, task: WorkerTask, inputs: list[Any], seat: SlotSeat
+    ) -> _Returned:
+        """Run a task in a child that has begun it."""
+        try:
+            child.link.send("call", self._described(child, task, inputs), self._host(child))
+            with contextlib.ExitStack() as blocks:
+                return self._converse(child, task, seat, blocks)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._children.pop(seat.slot, None)
             raise self._died(task, child) from None
+        finally:
+            child.attempt = 0
+
+    def _described(
+        self, child: IsolatedProcess, task: WorkerTask, inputs: list[Any]
+    ) -> dict[str, Any]:
+        """Return what a child is to run."""
         function = task.function
         if function.blob is None:
             raise InternalError(f"the function {function.id.hex()} was never sent here")
@@ -316,28 +337,20 @@ class IsolatingExecutor(TaskExecutor):
             child.functions.clear()
         output = self._output
         is_wanted = output is not None and output.client_here() is not None
-        call = {
+        is_new = function.id not in child.functions
+        child.functions[function.id] = None
+        return {
             "key": task.key,
             "attempt": task.attempt,
             "together": getattr(task, "together", None),
             "function": function.id,
-            "function_blob": None if function.id in child.functions else as_plain(function.blob),
+            "function_blob": as_plain(function.blob) if is_new else None,
             "args": as_plain(task.args),
             "inputs": inputs,
             "forgets": forgets,
             "is_measured": hasattr(task, "usage"),
             "output": (is_wanted, *((0, {}) if output is None else output.levels)),
         }
-        child.functions[function.id] = None
-        try:
-            child.link.send("call", call, self._host(child))
-            with contextlib.ExitStack() as blocks:
-                return self._converse(child, task, seat, blocks)
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._children.pop(seat.slot, None)
-            raise self._died(task, child) from None
-        finally:
-            child.attempt = 0
 
     def _died(self, task: WorkerTask, child: IsolatedProcess) -> WeftError:
         child.attempt = 0
@@ -377,9 +390,8 @@ class IsolatingExecutor(TaskExecutor):
             usage.kind = OWN_PROCESS
         kill_at = inf
         gone: PartsGone | None = None
+        is_program = False
         while True:
-            if usage is not None:
-                usage.peak_nbytes = max(usage.peak_nbytes, taken_nbytes(child.pid))
             left = kill_at - time.monotonic()
             if left <= 0:  # it has not ended, though it was interrupted
                 del self._children[seat.slot]
@@ -392,6 +404,8 @@ class IsolatingExecutor(TaskExecutor):
                     kill_at = time.monotonic() + KILL_S
                 child.pass_on(verb, task.attempt, *more)
             if not is_ready:
+                if usage is not None and not is_program:
+                    usage.peak_nbytes = max(usage.peak_nbytes, taken_nbytes(child.pid))
                 continue
             verb, *what = child.link.receive()
             if verb in ("done", "failed"):
@@ -402,7 +416,11 @@ class IsolatingExecutor(TaskExecutor):
                         raise gone
                     raise self._failed(task, *what)
                 return self._returned(child, *what)
-            if verb == "blocked":
+            if verb == "program":
+                if usage is not None:
+                    usage.peak_nbytes = max(what[0], usage.peak_nbytes if is_program else 0)
+                is_program = True
+            elif verb == "blocked":
                 blocks.enter_context(seat.blocked(self._wait_of(child, task, what[0]), what[1]))
             elif verb == "resumed":
                 blocks.close()

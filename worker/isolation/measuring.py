@@ -11,6 +11,8 @@ from typing import Final
 from ...protocol.host.memory import taken_nbytes
 from ..slots.usage import MEASURED_NS
 
+#: What is said of a call.
+MEASURED: Final = ("cpu_us", "peak_nbytes", "read_nbytes", "written_nbytes")
 #: Counts and sizes are read when the last ones are older, nanoseconds.
 _FRESH_NS: Final = 1_000_000
 #: Written to this file, it makes the largest resident memory begin anew.
@@ -43,8 +45,6 @@ class CallMeter:
     """
 
     def __init__(self) -> None:
-        #: The peak is that of the call; else that of the process, up to the end of the call.
-        self.is_peak_own = False
         self._counted_at = self._sized_at = -_FRESH_NS
         self._nbytes = 0
 
@@ -54,11 +54,10 @@ class CallMeter:
         if not is_fresh and self._begun - self._counted_at < _FRESH_NS:
             return
         self._counted_at = self._begun
-        self.is_peak_own = False
         value, path = _CLEAR_PEAK
+        # Where that does not work, the peak is that of the process so far.
         with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
             file.write(value)
-            self.is_peak_own = True
         self._cpu_us = _cpu_us()
         self._disk = _disk()
 
@@ -79,10 +78,6 @@ class CallMeter:
             return None
         found = _PEAK.search(_read("/proc/self/status"))
         read, written = _disk()
-        return {
-            "cpu_us": _cpu_us() - self._cpu_us,
-            "peak_nbytes": int(found[1]) << 10 if found else 0,
-            "is_peak_own": int(self.is_peak_own),
-            "read_nbytes": read - self._disk[0],
-            "written_nbytes": written - self._disk[1],
-        }
+        peak_nbytes = int(found[1]) << 10 if found else 0
+        transfers = read - self._disk[0], written - self._disk[1]
+        return dict(zip(MEASURED, (_cpu_us() - self._cpu_us, peak_nbytes, *transfers), strict=True))

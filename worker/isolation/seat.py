@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import NotInTask
+from ...protocol.wire.columns import MAX_SIZE
+from ..core.tasks import AttemptUsage
 from ..slots.interrupting import SlotGate, TaskInterrupted, closed_here
 from .process import NEWS_SIGNAL
 
@@ -43,6 +45,28 @@ class SignalGate(SlotGate):
     def is_open(self) -> bool:
         """True if the thread may be interrupted now."""
         return self._is_open
+
+
+class ProgramUsage(AttemptUsage):
+    """What the programs of a call use, whose memory is limited: the worker is to see that."""
+
+    __slots__ = ("_peak_nbytes", "_seat")
+
+    def __init__(self, seat: ChildSeat) -> None:
+        self._seat = seat
+        self._peak_nbytes = 0
+        super().__init__(MAX_SIZE)
+
+    @property
+    def peak_nbytes(self) -> int:
+        """The most memory that was seen."""
+        return self._peak_nbytes
+
+    @peak_nbytes.setter
+    def peak_nbytes(self, nbytes: int) -> None:
+        if nbytes > self._peak_nbytes:
+            self._peak_nbytes = nbytes
+            self._seat.send("program", nbytes)
 
 
 class ChildSeat:

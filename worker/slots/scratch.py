@@ -23,6 +23,10 @@ def scratch_parent() -> Path | None:
     """
     if not is_in_task() or not (here := get_worker()).local_directory:
         return None
+    seat: Any = here.seat
+    if getattr(seat, "make_scratch", None) is not None and seat.attempt:
+        # Of an isolated task: its worker removes what a crash leaves.
+        return Path(seat.make_scratch())
     above = scratch_folder(Path(here.local_directory), here.worker_id)
     above.mkdir(parents=True, exist_ok=True)
     return above
