@@ -150,6 +150,25 @@ def test_futures_pass_between_isolated_tasks(client):
     assert client.submit(lambda values: values[::-1], inner).result(60) == ["c", "b", "a"]
 
 
+def test_futures_in_a_result_live_as_long_as_it_does(client):
+    def make():
+        return [weft.get_client().submit(list, "abc", pure=False) for _ in range(3)]
+
+    made = [client.submit(make, pure=False) for _ in range(4)]
+    weft.wait(made)
+    client.gather(client.map(abs, range(100), pure=False))  # so that all children run others
+    for one in made:
+        assert client.gather(one.result(60)) == [["a", "b", "c"]] * 3
+
+
+def test_a_task_scatters_what_others_read(client):
+    def scatter():
+        return weft.get_client().scatter(b"x" * 3_000_000)
+
+    data = client.submit(scatter, pure=False).result(60)
+    assert client.submit(len, data, pure=False).result(60) == 3_000_000
+
+
 def test_a_program_runs_as_an_isolated_task(client, tmp_path):
     done = client.submit(weft.Command(["sh", "-c", "echo isolated"]), pure=False).result(60)
     assert "isolated" in done.stdout

@@ -18,7 +18,7 @@ from ...protocol.host.process_role import set_worker_process
 from ...protocol.trust.security import Security
 from ...protocol.values.host_blobs import HostBlob, share
 from ...protocol.values.parts import Taken
-from ...protocol.values.serialize import loads, loads_arguments
+from ...protocol.values.serialize import futures_met, loads, loads_arguments
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.messages import OWN_PROCESS
 from ..context import TaskHost, WorkerContext, set_worker
@@ -54,6 +54,8 @@ class _Child:
         #: the last result, if it is in a file
         self._kept: HostBlob | None = None
         self._meter = CallMeter()
+        #: {attempt: futures in its result}, of results that the worker has
+        self._futures: dict[int, list[Any]] = {}
         set_worker(self._context)
         on_blocked_here(self._seat.blocked)
         on_interrupts_here(self._gate)
@@ -88,6 +90,8 @@ class _Child:
         if host is not None:
             self._know(host)
         key, attempt, together = call["key"], call["attempt"], call["together"]
+        for dropped in call["dropped"]:
+            self._futures.pop(dropped, None)
         if call["forgets"]:
             self._functions.clear()
         function = self._functions.get(call["function"])
@@ -141,9 +145,12 @@ class _Child:
             value = function(*args, **kwargs)
             self._gate.close()
             seat.end_task()
-            blob = pack_result(value, task.key)
+            with futures_met() as met:
+                blob = pack_result(value, task.key)
+            if met:  # they live as long as the result
+                self._futures[task.attempt] = met
             self._kept = share(blob)
-            return "done", as_plain(self._kept or blob), short_type_name(value)
+            return "done", as_plain(self._kept or blob), short_type_name(value), bool(met)
         except BaseException as error:  # of user code: SystemExit ends the task only
             self._gate.close()
             try:

@@ -64,11 +64,13 @@ _LOOK_S: Final = 0.1
 class _Returned:
     """The result of a call, as it came from the child."""
 
-    __slots__ = ("blob", "type_name")
+    __slots__ = ("blob", "holder", "type_name")
 
-    def __init__(self, blob: Blob, type_name: str) -> None:
+    def __init__(self, blob: Blob, type_name: str, holder: IsolatedProcess | None) -> None:
         self.blob = blob
         self.type_name = type_name
+        #: has futures that the result refers to
+        self.holder = holder
 
 
 class _CallFailed(Exception):
@@ -221,6 +223,8 @@ class IsolatingExecutor(TaskExecutor):
         for attempt, value, nbytes in rows:
             if isinstance(value, _Returned):
                 self.store.put_packed(attempt, value.blob)
+                if value.holder is not None:
+                    value.holder.holds[attempt] = None
             else:
                 self.store.put([attempt], [value], [nbytes])
         if (output := self._output) is not None and output.is_filled:
@@ -293,7 +297,7 @@ class IsolatingExecutor(TaskExecutor):
             return
         child.is_settling = False
         why = child.recycling.note_idle(nbytes)
-        if why:
+        if why and not child.holds:
             self._retire(slot, why)
         else:
             child.rest()
@@ -337,6 +341,9 @@ class IsolatingExecutor(TaskExecutor):
             child.functions.clear()
         output = self._output
         is_wanted = output is not None and output.client_here() is not None
+        dropped = [attempt for attempt in child.holds if attempt not in self.store]
+        for attempt in dropped:
+            del child.holds[attempt]
         is_new = function.id not in child.functions
         child.functions[function.id] = None
         return {
@@ -348,6 +355,7 @@ class IsolatingExecutor(TaskExecutor):
             "args": as_plain(task.args),
             "inputs": inputs,
             "forgets": forgets,
+            "dropped": dropped,
             "is_measured": hasattr(task, "usage"),
             "output": (is_wanted, *((0, {}) if output is None else output.levels)),
         }
@@ -475,14 +483,18 @@ class IsolatingExecutor(TaskExecutor):
         of = [columns.get(name, []) for name in ("actors", "calls")]
         return TaskWait(columns.get("keys", []), fail, *of)
 
-    def _returned(self, child: IsolatedProcess, plain: Any, type_name: str) -> _Returned:
+    def _returned(
+        self, child: IsolatedProcess, plain: Any, type_name: str, has_futures: bool
+    ) -> _Returned:
         try:
             blob = as_blob(plain, is_kept=True)
         except (FileGone, OSError) as error:
             raise EOFError(f"the result of the child cannot be read: {error}") from error
         if isinstance(plain, tuple) and plain[0] == "file":
             child.link.send("taken")
-        return _Returned(bytes(blob) if isinstance(blob, bytearray) else blob, type_name)
+        if isinstance(blob, bytearray):
+            blob = bytes(blob)
+        return _Returned(blob, type_name, child if has_futures else None)
 
     def _failed(self, task: WorkerTask, failure: Failure, is_interrupted: bool) -> BaseException:
         """Return what to raise for a call that has raised."""

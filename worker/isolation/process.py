@@ -54,6 +54,8 @@ class IsolatedProcess:
         self.recycling = Recycling(isolation)
         #: {id: None} of the functions that it has
         self.functions: dict[bytes, None] = {}
+        #: {attempt: None} of results here, with futures that live as long as it does
+        self.holds: dict[int, None] = {}
         #: what it was last told of the scheduler
         self.task_pass: str | None = None
         #: the call is over, and the message that follows it has not been read
@@ -114,7 +116,7 @@ class IsolatedProcess:
     def end_idle(self) -> None:
         """Kill it if it waits for a call, and reap it. For any thread."""
         with self._reaping:
-            if self.idle_since is None or self.is_over or self.is_retired:
+            if self.idle_since is None or self.is_over or self.is_retired or self.holds:
                 return
             self.is_over = self.is_retired = True
             self._send_signal(signal.SIGKILL, os.killpg)
