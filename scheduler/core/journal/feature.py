@@ -147,30 +147,34 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
 
     So is one whose result its client has got: it is submitted again for others that read it.
     """
-    task.group.wanted = m.WANTED_LARGE
+    group = task.group
+    group.wanted = m.WANTED_LARGE
     journal = journal_of(state)
-    client = journal.accepted.pop(task.key, None)
+    key = task.key
+    client = journal.accepted.pop(key, None)
     if client is None or task.args is None:
         return
-    if _is_known(journal, task.key, task):
-        if task.key in journal.adding:
-            journal.submitters[task.key][client] = None
+    if key in journal.jobs and _is_known(journal, key, task):
+        if key in journal.adding:
+            submitters = journal.submitters[key]
+            if client not in submitters:
+                journal.submitters[key] = (*submitters, client)
         return
-    group = task.group
+    dependencies = task.dependencies
     added = JobAdded(
-        key=task.key,
-        function_id=group.function.function_id,
-        function_name=group.prefix.name,
-        function_blob=group.function.blob,
-        args=task.args,
-        dependencies=[dependency.key for dependency in task.dependencies],
-        options=journal.options_of(group),
-        spec_hash=task.spec_hash or m.NO_HASH,
-        client=client.name,
+        key,
+        group.function.function_id,
+        group.prefix.name,
+        group.function.blob,
+        task.args,
+        [dependency.key for dependency in dependencies] if dependencies else [],
+        journal.options_of(group),
+        task.spec_hash or m.NO_HASH,
+        client.name,
         # Those in tasks have the user of their task.
-        user=(client.user if client.worker is None else group.user).name,
+        (client.user if client.worker is None else group.user).name,
     )
-    _begin(state, added, {client: None})
+    _begin(state, added, client.alone)
     wanted_keys.want(journal.keeper, task)
     if task.state == MEMORY:  # an equal call has run before
         end_job(state, JobEnded(task.key, DONE, nbytes=task.nbytes))
@@ -179,7 +183,7 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
         end_job(state, failed_end(task.key, task.failure))
 
 
-def _begin(state: SchedulerState, added: JobAdded, submitters: dict[ClientHandle, None]) -> None:
+def _begin(state: SchedulerState, added: JobAdded, submitters: tuple[ClientHandle, ...]) -> None:
     """Have the beginning of a job recorded."""
     journal = journal_of(state)
     before = journal.ending.pop(added.key, None)  # it may begin anew before its end is recorded
@@ -226,33 +230,36 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
     _note_error(state, report.error)
     batch = journal.batches.pop(report.number)
     journal.unrecorded_nbytes -= batch.nbytes
+    jobs, adding, ending, error = journal.jobs, journal.adding, journal.ending, report.error
     again: list[JobEnded | RowsChanged] = []
     over: list[str] = []
     for entry in batch.entries:
-        if report.error and isinstance(entry, RowsChanged):
-            again.append(entry)  # its array records it again after the same time
-        if not isinstance(entry, (JobAdded, JobEnded)):
-            continue
-        key = entry.key
-        if journal.adding.get(key) is entry:
-            del journal.adding[key]
-            submitters = journal.submitters.pop(key)
-            if report.error:
-                journal.note_unrecorded(key, report.error)
-                _fail(state, key, report.error, submitters)
-            else:
-                journal.ended.pop(key, None)
-        elif isinstance(entry, JobEnded) and journal.ending.get(key) is entry:
-            if report.error:
+        if type(entry) is JobAdded:
+            key = entry.key
+            if adding.get(key) is entry:
+                del adding[key]
+                submitters = journal.submitters.pop(key)
+                if error:
+                    journal.note_unrecorded(key, error)
+                    _fail(state, key, error, submitters)
+                else:
+                    journal.ended.pop(key, None)
+        elif type(entry) is JobEnded:
+            key = entry.key
+            if ending.get(key) is not entry:
+                continue
+            if error:
                 again.append(entry)
                 continue
-            del journal.ending[key]
+            del ending[key]
             if entry.is_made:
                 continue
-            del journal.jobs[key]
+            del jobs[key]
             over.append(key)
             if key not in report.refused and not is_of_unrecorded(entry):
                 journal.ended[key] = entry.state
+        elif error and type(entry) is RowsChanged:
+            again.append(entry)  # its array records it again after the same time
     for key in report.dropped:
         journal.ended.pop(key, None)
     journal.tell_followers(state, report.dropped)
@@ -280,7 +287,7 @@ def _note_error(state: SchedulerState, error: str) -> None:
 
 
 def _fail(
-    state: SchedulerState, key: str, reason: str, submitters: dict[ClientHandle, None]
+    state: SchedulerState, key: str, reason: str, submitters: tuple[ClientHandle, ...]
 ) -> None:
     """Fail a job whose beginning is not recorded, unless it has failed or was cancelled.
 
@@ -431,7 +438,7 @@ def _on_jobs_read(state: SchedulerState, report: JobsRead) -> None:
         return
     read.jobs = [_without_times(job) for job in read.jobs if job.key not in journal.jobs]
     for job in read.jobs:
-        _begin(state, job, {})
+        _begin(state, job, ())
     when_written(state, partial(_answer_again, asked=asked))
     state.counters.tasks_retried += len(read.jobs)
     submit_again(state, read)

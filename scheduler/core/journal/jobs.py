@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import UNRECORDED, Failure, cancelled, data_lost
 from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
-from ....protocol.wire.payload import Blob
+from ....protocol.wire.payload import nbytes_of
 from ..records.peers import ClientHandle
 from ..records.tasks import TaskGroup
 from .entries import Entry, JobAdded, JobEnded, OutputRecorded, RowsChanged
@@ -100,8 +100,8 @@ class DetachedJobs:
         #: entries of its key that are not the one here count no more.
         self.adding: dict[str, JobAdded] = {}
         self.ending: dict[str, JobEnded] = {}
-        #: {key of `adding`: {client: None}} that have submitted it as a job.
-        self.submitters: dict[str, dict[ClientHandle, None]] = {}
+        #: {key of `adding`: the clients that have submitted it as a job}
+        self.submitters: dict[str, tuple[ClientHandle, ...]] = {}
         #: {key: its client} of the rows that the journal takes of the message that is handled.
         self.accepted: dict[str, ClientHandle] = {}
         #: {number: what is being recorded}, in order
@@ -169,14 +169,17 @@ def journal_of(state: SchedulerState) -> DetachedJobs:
     return state.record(DetachedJobs)
 
 
-def append(state: SchedulerState, entry: Entry) -> None:
+def append(state: SchedulerState, *entries: Entry) -> None:
+    """Have entries recorded, in this order."""
     journal = journal_of(state)
     batch = journal.batch()
-    batch.entries.append(entry)
-    if isinstance(entry, _LARGE):
-        nbytes = entry.result_nbytes
-        batch.nbytes += nbytes
-        journal.unrecorded_nbytes += nbytes
+    batch.entries += entries
+    nbytes = 0
+    for entry in entries:
+        if isinstance(entry, _LARGE):
+            nbytes += entry.result_nbytes
+    batch.nbytes += nbytes
+    journal.unrecorded_nbytes += nbytes
     state.busy[DetachedJobs] = None
 
 
@@ -195,15 +198,20 @@ def append_output(state: SchedulerState, entry: OutputRecorded) -> None:
 
 def _note_end(state: SchedulerState, message: Message) -> None:
     """Have the ends recorded of which the keeper would be sent a message."""
-    for end in ends_in(state, message):
-        end_job(state, end)
+    end_jobs(state, ends_in(state, message))
 
 
 def ends_in(state: SchedulerState, message: Message) -> Iterator[JobEnded]:
     """Yield the ends of tasks of which a keeper would be sent a message."""
     if isinstance(message, m.ResultsReady):
+        room = MAX_UNRECORDED_NBYTES - journal_of(state).unrecorded_nbytes
         for key, result in zip(message.keys, message.results, strict=True):
-            yield _done(state, key, result)
+            nbytes = nbytes_of(result)
+            if nbytes <= room:
+                room -= nbytes
+                yield JobEnded(key, DONE, None, result)
+            else:
+                yield JobEnded(key, DONE, nbytes=nbytes)
     elif isinstance(message, m.KeysInMemory):
         for key, nbytes in zip(message.keys, message.nbytes, strict=True):
             yield JobEnded(key, DONE, nbytes=nbytes)
@@ -227,25 +235,29 @@ def is_of_unrecorded(end: JobEnded) -> bool:
     return end.failure is not None and end.failure[:2] == [UNRECORDED, end.key]
 
 
-def _done(state: SchedulerState, key: str, result: Blob | None) -> JobEnded:
-    end = JobEnded(key, DONE, result=result)
-    if journal_of(state).unrecorded_nbytes + end.result_nbytes > MAX_UNRECORDED_NBYTES:
-        return JobEnded(key, DONE, nbytes=end.result_nbytes)
-    return end
-
-
 def end_job(state: SchedulerState, end: JobEnded) -> None:
-    """Have an end recorded. A job ends once; one whose result is with workers may yet fail."""
+    """Have an end recorded."""
+    end_jobs(state, (end,))
+
+
+def end_jobs(state: SchedulerState, ends: Iterable[JobEnded]) -> None:
+    """Have ends recorded. A job ends once; one whose result is with workers may yet fail."""
     journal = journal_of(state)
-    before = journal.ending.get(end.key)
-    if end.key not in journal.jobs or (before is not None and not before.is_made):
-        return
-    if end.is_made:
-        if journal.jobs[end.key] == MADE:
-            return
-        journal.jobs[end.key] = MADE
-    journal.ending[end.key] = end
-    append(state, end)
+    jobs, ending = journal.jobs, journal.ending
+    entries = []
+    for end in ends:
+        key = end.key
+        before = ending.get(key)
+        if key not in jobs or (before is not None and not before.is_made):
+            continue
+        if end.result is None and end.is_made:
+            if jobs[key] == MADE:
+                continue
+            jobs[key] = MADE
+        ending[key] = end
+        entries.append(end)
+    if entries:
+        append(state, *entries)
 
 
 def miscounted(journal: DetachedJobs) -> Iterable[int]:

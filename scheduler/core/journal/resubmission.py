@@ -76,11 +76,14 @@ def _messages(jobs: Iterable[JobAdded]) -> Iterator[tuple[str, list[JobAdded]]]:
 def let_go(state: SchedulerState, keys: Iterable[str]) -> None:
     """End the wants of the keeper."""
     keeper = journal_of(state).keeper
+    tasks, wants = state.tasks, keeper.wants
     unneeded = []
     for key in keys:
-        if (task := state.tasks.get(key)) is not None and task in keeper.wants:
+        if (task := tasks.get(key)) in wants:
+            assert task is not None
             wanted_keys.unwant(keeper, task)
-            unneeded.append(task)
+            if not task.wanted_by:
+                unneeded.append(task)
     release_unneeded(state, unneeded)
     wanted_keys.drop_functions(state, keeper)
 

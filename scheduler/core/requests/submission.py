@@ -208,12 +208,12 @@ def on_submit(
 def _follow_options(state: SchedulerState, message: m.SubmitTasks) -> None:
     """Let features follow the tasks of rows that have options of theirs."""
     followed = state.features.submitted_with
-    names = [[name for name in record if name in followed] for record in message.options]
-    if any(names):
+    hooks = [[followed[n] for n in record if n in followed] for record in message.options]
+    if any(hooks):
         for key, place in zip(message.keys, message.option_of or repeat(0), strict=False):
-            for name in names[place]:
+            for follow in hooks[place]:
                 if (task := state.tasks.get(key)) is not None:
-                    followed[name](state, task)
+                    follow(state, task)
 
 
 def _not_understood(message: m.SubmitTasks) -> dict[int, Failure]:

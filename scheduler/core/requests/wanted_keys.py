@@ -185,7 +185,8 @@ def unwant(client: ClientHandle, task: SchedulerTask) -> None:
     if task.wanted_by is client.alone:
         task.wanted_by = ()
     else:
-        task.wanted_by = tuple(c for c in task.wanted_by if c is not client)
+        others = [c for c in task.wanted_by if c is not client]
+        task.wanted_by = others[0].alone if len(others) == 1 else tuple(others)
 
 
 def keep_function(client: ClientHandle, function: Function, refused: str = "") -> None:

@@ -16,7 +16,7 @@ JOURNAL_BREAKAGES: dict[str, Callable[[Any], object]] = {
         journal_of(b.state), "unrecorded_nbytes", 1
     ),
     "clients are noted of the jobs whose beginning is not recorded, and of no others": (
-        lambda b: journal_of(b.state).submitters.update({"memory": {b.alice: None}})
+        lambda b: journal_of(b.state).submitters.update({"memory": b.alice.alone})
     ),
     "entries of the journal are handed over with the event": lambda b: journal_of(b.state).batch(),
     "ends of jobs are asked for with the event": lambda b: journal_of(b.state).unread.append("a"),
