@@ -115,6 +115,22 @@ def test_a_program_that_a_task_leaves_behind_ends_with_its_child(tmp_path, wait_
         wait_until(lambda: not any(map(psutil.pid_exists, pids)))
 
 
+def test_a_finalizer_that_does_not_end_costs_its_child_only(client):
+    class Left:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            time.sleep(1000)  # workload
+
+    def leave():
+        Left()
+        return os.getpid()
+
+    before = client.submit(leave, pure=False).result(60)
+    assert client.submit(os.getpid, pure=False).result(60) != before
+
+
 def test_a_child_that_is_killed_while_it_is_idle_is_no_task_s_fault(client, wait_until):
     before = client.submit(os.getpid, pure=False).result(60)
     process = psutil.Process(before)

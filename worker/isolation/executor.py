@@ -53,6 +53,8 @@ logger: Final = logging.getLogger("weft.worker")
 
 #: A call that was interrupted has this long to end, seconds; then its process is killed.
 KILL_S: Final = 1.0
+#: A child has this long to put a call away that has ended, seconds; then it is killed.
+_SETTLE_S: Final = 10.0
 #: Functions that a child keeps.
 MAX_FUNCTIONS: Final = 1000
 #: Finished calls are reported at the end of a chunk, or when the last report is older than this.
@@ -291,6 +293,8 @@ class IsolatingExecutor(TaskExecutor):
         if child is None or not child.is_settling:
             return
         try:
+            if not child.link.is_ready(_SETTLE_S):
+                raise EOFError("a finalizer does not end, or it was stopped")
             nbytes = child.link.receive()[1]
         except EOFError:
             self._bury(slot)

@@ -86,11 +86,11 @@ class Link:
         data, *buffers = map(self._read, sizes)
         return pickle.loads(data, buffers=buffers)
 
-    def is_ready(self) -> bool:
-        """Return whether a message, or the end, has come."""
+    def is_ready(self, timeout_s: float = 0.0) -> bool:
+        """Return whether a message, or the end, has come, within this time."""
         poll = select.poll()
         poll.register(self.socket, select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(poll.poll(timeout_s * 1000))
 
     def _read(self, size: int) -> bytearray:
         data = bytearray(size)
