@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import compress, repeat
 from operator import floordiv
 from typing import TYPE_CHECKING, Any, Final
@@ -68,9 +68,10 @@ class Array:
         #: {number of an entry: the positions of rows} whose ends are being recorded
         self.writing: dict[int, list[int]] = {}
         self.n_entries = 0
-        #: {position: the first entry that says so} of rows that are to run again, until an entry
-        #: that says so is recorded. The next ones say so, too: they have the chunk as it is then.
-        self.again: dict[int, int] = {}
+        #: {number of a chunk: {position: the first entry that says so}} of rows that are to run
+        #: again, until an entry that says so is recorded. The next ones with that chunk say so,
+        #: too: they have the chunk as it is then. None is empty.
+        self.again: dict[int, dict[int, int]] = {}
         #: rows below this one have ended, or are live
         self.next = 0
         #: {position: (peer, request)} of those that wait for the end of a row
@@ -170,10 +171,34 @@ class Array:
             first = number * CHUNK
             yield from compress(range(first, first + len(states)), states.translate(_FAILED))
 
-    def packed(self, positions: Iterable[int]) -> dict[int, bytes]:
-        """Return the chunks of these rows, as they are recorded."""
-        numbers = dict.fromkeys(map(floordiv, positions, repeat(CHUNK)))
-        return {number: bytes(self.chunks[number]) for number in numbers if number in self.chunks}
+    def packed(self, positions: Iterable[int], numbers: Iterable[int] = ()) -> dict[int, bytes]:
+        """Return the chunks of these rows, and those with these numbers, as they are recorded."""
+        found = dict.fromkeys([*map(floordiv, positions, repeat(CHUNK)), *numbers])
+        return {number: bytes(self.chunks[number]) for number in found if number in self.chunks}
+
+    def note_again(self, positions: Iterable[int], n: int) -> None:
+        """Note that an entry says first that these rows are to run again."""
+        for position in positions:
+            self.again.setdefault(position // CHUNK, {})[position] = n
+
+    def again_in(self, numbers: Iterable[int], ended: Container[int]) -> list[int]:
+        """Return which rows of these chunks are to run again, or have ended since then.
+
+        Lines may be kept of others, which have ended in an earlier entry than that with `ended`.
+        """
+        return [
+            position
+            for number in numbers
+            for position in self.again.get(number, ())
+            if self.state_of(position) in (0, DONE_WITH_NONE) or position in ended
+        ]
+
+    def note_recorded(self, numbers: Iterable[int], n: int) -> None:
+        """Note that an entry with these chunks is recorded."""
+        for number in numbers:
+            left = {p: first for p, first in self.again.pop(number, {}).items() if first > n}
+            if left:
+                self.again[number] = left
 
 
 class Arrays(dict[SchedulerTask, Array]):

@@ -311,18 +311,20 @@ def _record(
     positions: list[int],
     ends: list[RowEnded],
     again: Sequence[int] = (),
+    numbers: Sequence[int] = (),
 ) -> None:
-    """Have the ends of rows recorded, and those that run again, with their chunks as these are."""
+    """Have the ends of rows recorded, and those that run again, with their chunks as these are.
+
+    The chunks with `numbers` are recorded with them, and which rows of these run again.
+    """
     array.n_entries += 1
-    array.writing[array.n_entries] = positions
-    array.again.update(dict.fromkeys(again, array.n_entries))
-    ended = set(positions)
-    # Of others that have ended since then, lines may be kept.
-    again = [p for p in array.again if array.state_of(p) in (0, DONE_WITH_NONE) or p in ended]
-    chunks = array.packed([*positions, *again])
-    append(state, RowsChanged(task.key, chunks, ends, again))
     n = array.n_entries
-    when_written(state, partial(_on_written, task=task, array=array, n=n, ends=ends))
+    array.writing[n] = positions
+    array.note_again(again, n)
+    chunks = array.packed([*positions, *again], numbers)
+    append(state, RowsChanged(task.key, chunks, ends, array.again_in(chunks, {*positions})))
+    on_written = partial(_on_written, task=task, array=array, n=n, ends=ends, numbers=[*chunks])
+    when_written(state, on_written)
 
 
 def _on_written(
@@ -332,14 +334,15 @@ def _on_written(
     array: Array,
     n: int,
     ends: list[RowEnded],
+    numbers: list[int],
 ) -> None:
     """Let rows leave the window whose ends are recorded; try again what could not be."""
     if arrays_of(state).get(task) is not array or n not in array.writing:
         return
     if error:
-        state.call_after(RETRY_S, _record_again, task, array, n, ends)
+        state.call_after(RETRY_S, _record_again, task, array, n, ends, numbers)
         return
-    array.again = {p: first for p, first in array.again.items() if first > n}
+    array.note_recorded(numbers, n)
     positions = array.writing.pop(n)
     _let_go(state, map(array.key_of, positions))
     for position in positions if array.asked else ():
@@ -348,15 +351,21 @@ def _on_written(
 
 
 def _record_again(
-    state: SchedulerState, task: SchedulerTask, array: Array, n: int, ends: list[RowEnded]
+    state: SchedulerState,
+    task: SchedulerTask,
+    array: Array,
+    n: int,
+    ends: list[RowEnded],
+    numbers: list[int],
 ) -> None:
     if arrays_of(state).get(task) is not array:
         return
     positions = array.writing.pop(n)  # others are to run again since then, or have done so
-    if positions or array.again:
+    numbers = [number for number in numbers if number in array.again]
+    if positions or numbers:
         are_left = set(positions)
         left = [end for end in ends if end.position in are_left]
-        _record(state, task, array, positions, left)
+        _record(state, task, array, positions, left, numbers=numbers)
     touch(state, task)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from weft.scheduler.core.arrays import records
 from weft.scheduler.core.arrays.records import NONE_BLOB
+from weft.scheduler.core.journal.entries import RowsChanged
 from weft.scheduler.core.journal.feature import RETRY_S
 
 from .acts import array, ask, end, live
@@ -96,4 +98,29 @@ def test_an_entry_that_is_recorded_before_says_as_well_which_rows_run_again(boar
     assert not disk.left
     board.tick(RETRY_S + 0.1)
     assert not disk.left, "it is recorded by then"
+    board.drop_rest()
+
+
+def test_an_entry_says_which_rows_run_again_of_its_own_chunks_only(board, disk, monkeypatch):
+    monkeypatch.setattr(records, "CHUNK", 3)
+    client, worker = board.client(), board.worker(nthreads=4)
+    board.send(client, array(10))
+    disk.commit(board)
+    for row in range(9):
+        board.raise_(worker, f"a/{row}")
+        disk.commit(board)
+    disk.error = "the disk is full"
+    ask(board, disk, client, "retry_rows")
+    board.finish(worker, "a/0", blob=b"result")
+    (write,) = disk.left
+    (change,) = [entry for entry in write.entries if isinstance(entry, RowsChanged)]
+    assert ([*change.chunks], change.again) == ([0], [0, 1, 2])
+    disk.error = ""
+    disk.commit(board)
+    assert disk.states() == "d--ffffff"
+    assert sorted(disk.kept["a"]) == [0, *range(3, 9)]
+    board.tick(RETRY_S + 0.1)
+    disk.commit(board)
+    assert disk.states() == "d--------"
+    assert sorted(disk.kept["a"]) == [0]
     board.drop_rest()
