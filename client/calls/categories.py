@@ -38,6 +38,7 @@ class Category:
         abort_stragglers: a call that takes longer than so many times the mean of at least 10 that
             have ended is interrupted, and begun on another worker with a free thread; it takes no
             retry. The next time its limit is doubled. None = never; else `idempotent` is needed.
+            It counts for the calls that are submitted with it, and not while their queue is paused.
 
     Raises:
         InvalidAmount: the maximum is no size.

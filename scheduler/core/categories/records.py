@@ -26,11 +26,11 @@ Shape: TypeAlias = tuple[tuple[str, ...], bool, tuple[tuple[str, float], ...]]
 class LearnedTimes:
     """How long calls of a category take, and when one is a straggler."""
 
-    __slots__ = ("multiple", "n_aborted", "n_ended", "sum_s")
+    __slots__ = ("are_some", "n_aborted", "n_ended", "sum_s")
 
     def __init__(self) -> None:
-        #: a call is a straggler that takes so many times the mean; 0.0 = none is
-        self.multiple = 0.0
+        #: some calls may be stragglers: those that say after which multiple of the mean
+        self.are_some = False
         #: attempts that were ended as stragglers, so far
         self.n_aborted = 0
         #: calls that have ended well, and the sum of their seconds
@@ -42,9 +42,9 @@ class LearnedTimes:
         """The mean time of those that have ended, seconds."""
         return self.sum_s / max(self.n_ended, 1)
 
-    def limit_s(self, least_ended: int) -> float:
-        """Return the time after which a call is a straggler; 0.0 = not known yet."""
-        return self.multiple * self.mean_s if self.n_ended >= least_ended else 0.0
+    def limit_s(self, multiple: float, least_ended: int) -> float:
+        """Return the time after which a call is a straggler; 0.0 = not known yet, or never."""
+        return multiple * self.mean_s if self.n_ended >= least_ended else 0.0
 
 
 class Stragglers:

@@ -1,7 +1,10 @@
 """Stragglers: calls that run for much longer than others of their category are begun elsewhere.
 
-In categories whose calls may be run again at any time (`abort_stragglers=`). Such a call is dropped
+Calls that may be run again at any time say after which multiple of the mean (`abort_stragglers=`).
+That counts for these alone: others of the category need not be idempotent. Such a call is dropped
 and interrupted, as one that takes too long, and begun at once on another worker with a free thread.
+While its queue is paused it is left alone: it would be held back there.
+
 That is neither a failure nor a retry. The next time its limit is twice as high, so a call that
 takes long wherever it runs comes to its end. Without another free worker it goes on.
 
@@ -18,6 +21,7 @@ from ..assignment.assignment import Draft, assign, send_draft
 from ..blocking.failing import note_failed
 from ..interruption.interrupted import note_ended
 from ..interruption.interrupting import interrupt
+from ..job_queues.feature import is_paused
 from ..moves.transitions import abandon, move, take_back_from
 from ..records.tasks import MEMORY, NO_WORKER, PROCESSING, QUEUED, WAITING, SchedulerTask
 from .records import Stragglers, categories_of, category_of
@@ -46,10 +50,10 @@ def stragglers_of(state: SchedulerState) -> Stragglers:
 
 
 def declare(state: SchedulerState, category: CategoryRecord, options: Mapping[str, Any]) -> None:
-    """Take over from a submission how long calls of a category may take; look from now on."""
-    category.times.multiple = options.get("straggler_multiple", 0.0)
+    """Look for stragglers from now on if calls that are submitted may be some."""
+    category.times.are_some |= "straggler_multiple" in options
     stragglers = stragglers_of(state)
-    if category.times.multiple and stragglers.next_look is None:
+    if category.times.are_some and stragglers.next_look is None:
         stragglers.next_look = state.call_after(LOOK_S, _look)
 
 
@@ -57,8 +61,10 @@ def _look(state: SchedulerState) -> None:
     """Look for stragglers; O(workers and what they have), while such a category is known."""
     stragglers = stragglers_of(state)
     stragglers.next_look = None
-    is_watched = any(c.times.multiple for c in categories_of(state).by_name.values())
-    if not (is_watched and state.tasks):
+    watched = [c for c in categories_of(state).by_name.values() if c.times.are_some]
+    if not (watched and state.tasks):
+        for one in watched:
+            one.times.are_some = False
         stragglers.forget()
         return  # the next submission has it looked again
     stragglers.next_look = state.call_after(LOOK_S, _look)
@@ -68,8 +74,10 @@ def _look(state: SchedulerState) -> None:
     for ws in state.workers.values():
         all_run = ws.n_busy <= ws.nthreads and not ws.n_behind
         for attempt, task in ws.processing.items():
-            category = category_of(state, task.group.options)
-            if category is None or not category.times.multiple or attempt in ws.blocked:
+            options = task.group.options
+            multiple = options.category.get("straggler_multiple", 0.0)
+            category = category_of(state, options) if multiple else None
+            if category is None or attempt in ws.blocked:
                 continue
             since = before.get(attempt)
             if since is None:
@@ -77,9 +85,10 @@ def _look(state: SchedulerState) -> None:
                     continue
                 since = state.awake_s
             stragglers.begun[attempt] = since
-            known_s = category.times.limit_s(LEAST_ENDED)
+            known_s = category.times.limit_s(multiple, LEAST_ENDED)
             limit_s = max(known_s, LEAST_RUN_S) * 2 ** n_aborted.get(task, 0)
-            if known_s and state.awake_s - since > limit_s and not ws.is_away:
+            is_late = known_s and state.awake_s - since > limit_s
+            if is_late and not (ws.is_away or is_paused(state, task)):
                 late.append((task, attempt))
     unfinished = (PROCESSING, QUEUED, WAITING, NO_WORKER)
     stragglers.n_aborted = {t: n for t, n in n_aborted.items() if t.state in unfinished}

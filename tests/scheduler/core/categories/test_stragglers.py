@@ -190,3 +190,37 @@ def test_looks_end_when_there_is_no_task(board):
     assert board.state.record(Stragglers).next_look is None
     learn(board, client, a, n=1)
     assert board.state.record(Stragglers).next_look is not None
+
+
+def test_a_straggler_of_a_paused_queue_is_left_alone_until_that_is_resumed(board):
+    client, a = board.client(), board.worker("a")
+    learn(board, client, a)
+    board.send(client, shared("x", job_queue="q"))
+    b = board.worker("b")
+    board.send(client, m.Ask(request=1, name="pause_queue", arguments={"name": "q"}))
+    board.tick(9.0)
+    assert (board.states("x"), board.where("x")) == (["processing"], a)
+    board.send(client, m.Ask(request=2, name="resume_queue", arguments={"name": "q"}))
+    board.tick(1.0)
+    assert board.where("x") == b
+
+
+def test_calls_of_the_category_without_it_switch_nothing_off_and_are_never_ended(board):
+    client, a = board.client(), board.worker("a", nthreads=2)
+    learn(board, client, a)
+    board.send(client, shared("x"))
+    board.send(client, shared("other", multiple=0.0))
+    b = board.worker("b", nthreads=2)
+    assert (board.where("x"), board.where("other")) == (a, a)
+    board.tick(5.0)
+    assert (board.where("x"), board.where("other")) == (b, a)
+
+
+def test_each_call_has_its_own_multiple(board):
+    client, a = board.client(), board.worker("a", nthreads=2)
+    learn(board, client, a)
+    board.send(client, shared("x", multiple=3.0))
+    board.send(client, shared("y", multiple=20.0))
+    b = board.worker("b", nthreads=2)
+    board.tick(5.0)
+    assert (board.where("x"), board.where("y")) == (b, a)
