@@ -47,7 +47,10 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
             made |= read_value
     check_alone(made)
     if "category" in made and given.get("timeout") is None:
-        made |= read_time_limit(given["category"].max_wall_time, "max_wall_time")
+        limit = read_time_limit(given["category"].max_wall_time, "max_wall_time")
+        made |= limit
+        if limit:  # by which the error of a call that takes longer names the category
+            made["category"] |= {"max_wall_us": limit["timeout_us"]}
     options = TaskOptions(**made)
     if options.allow_other_workers and not options.workers:
         raise ValueError("allow_other_workers= has no effect without workers=")

@@ -73,7 +73,7 @@ def _from_exception(failure: Failure) -> BaseException:
 
 
 def _timed_out(failure: Failure) -> TaskTimedOut:
-    _, key, function, timeout_us, worker, can_end, n_failed = failure
+    _, key, function, timeout_us, worker, can_end, n_failed, *category = failure
     text = "it was interrupted, and its process is ended if it goes on all the same"
     if not can_end:
         text = (
@@ -82,7 +82,7 @@ def _timed_out(failure: Failure) -> TaskTimedOut:
         )
     if n_failed > 1:
         text += f" (attempt {n_failed} of {n_failed}: each one failed)"
-    return TaskTimedOut(key, function, timeout_us / 1e6, worker, text)
+    return TaskTimedOut(key, function, timeout_us / 1e6, worker, text, *category)
 
 
 def _allotment_exceeded(failure: Failure) -> AllotmentExceeded:

@@ -245,6 +245,7 @@ class JobNotRecorded(TaskError):
 class TaskTimedOut(TaskError, TimeoutError):
     """An attempt to run the task took longer than its `timeout=` allows, and was interrupted.
 
+    Without a `timeout=` of its own, `max_wall_time=` of its category counts.
     It is given up when the retries of the task are used up as well. Give it more time, or less to
     do. This is a `TimeoutError`, too: so is the one by which `result(timeout=...)` ends a wait.
 
@@ -254,19 +255,32 @@ class TaskTimedOut(TaskError, TimeoutError):
         timeout_s: its limit, seconds.
         worker: the name of the worker of the last attempt.
         text: how the attempt is ended, and how many others failed before it.
+        category: the name of the category whose `max_wall_time=` the limit is; "" = of none.
     """
 
-    def __init__(self, key: str, function: str, timeout_s: float, worker: str, text: str) -> None:
-        super().__init__(key, function, timeout_s, worker, text)
+    def __init__(
+        self,
+        key: str,
+        function: str,
+        timeout_s: float,
+        worker: str,
+        text: str,
+        category: str = "",
+    ) -> None:
+        super().__init__(key, function, timeout_s, worker, text, category)
         self.function = function
         self.timeout_s = timeout_s
         self.worker = worker
         self.text = text
+        self.category = category
 
     def __str__(self) -> str:
+        limit = f"its timeout={self.timeout_s:g} s"
+        if self.category:
+            limit = f"max_wall_time={self.timeout_s:g} s of its category {self.category!r}"
         return (
             f"task {self.key!r} (function {self.function}) ran on {self.worker} for longer than "
-            f"its timeout={self.timeout_s:g} s: {self.text}"
+            f"{limit}: {self.text}"
         )
 
 

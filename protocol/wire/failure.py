@@ -12,7 +12,7 @@ carry the same failure. Kinds and their fields:
 - `actor-in-doubt`: key, text; never sent by the scheduler
 - `interrupted`: key; only within a worker: a dropped attempt was interrupted, and has ended
 - `timed-out`: key, the name of its function, its limit in microseconds, the worker, 1 if its
-  process can be ended, how many attempts have failed
+  process can be ended, how many attempts have failed; and the category whose limit it is, if any
 - `allotment-exceeded`: key, the name of its category, the bytes that it might use, those that it
   used, the worker, 1 if the limit is the category's own
 - `cancelled`: key, reason
@@ -89,10 +89,18 @@ def worker_died(
 
 
 def timed_out(
-    key: str, function: str, timeout_us: int, worker: str, *, can_end: bool, attempts: int
+    key: str,
+    function: str,
+    timeout_us: int,
+    worker: str,
+    *,
+    can_end: bool,
+    attempts: int,
+    category: str = "",
 ) -> Failure:
-    """Make the failure of a task whose last attempt took too long."""
-    return [TIMED_OUT, key, function, timeout_us, worker, int(can_end), attempts]
+    """Make the failure of a task whose last attempt took too long; a category may say how long."""
+    failure: Failure = [TIMED_OUT, key, function, timeout_us, worker, int(can_end), attempts]
+    return [*failure, category] if category else failure
 
 
 def allotment_exceeded(

@@ -157,7 +157,7 @@ def _check_gang(value: Any, buffers: list[Any]) -> list[str]:
 def _check_category(value: Any, buffers: list[Any]) -> dict[str, Any]:
     """Check the name of a category, its mode, and the most that one of its tasks may use."""
     names = {"name", "mode", "max_nbytes"}
-    if type(value) is not dict or value.keys() - {"straggler_multiple"} != names:
+    if type(value) is not dict or value.keys() - {"straggler_multiple", "max_wall_us"} != names:
         raise TypeError("a map of name, mode and max_nbytes is expected")
     multiple = value.get("straggler_multiple", 1.0)
     if type(multiple) is not float or not 1.0 <= multiple <= MAX_MULTIPLE:
@@ -167,6 +167,7 @@ def _check_category(value: Any, buffers: list[Any]) -> dict[str, Any]:
     if value["mode"] not in MODES:
         raise ValueError(f"mode is one of {', '.join(MODES)}")
     _check_size(value["max_nbytes"], buffers)
+    _check_size(value.get("max_wall_us", 0), buffers)
     return value
 
 
@@ -329,7 +330,7 @@ class TaskOptions(_Given):
     #: made with each assignment of one of a gang: its name, the rank, and where each of them runs
     gang_seats: Sequence[str] = option(CHECKS["Texts"], default=(), column="gangs")
     #: tasks of which it is one: their name, how its memory is chosen, and the most of it, 0 = that
-    #: of its worker
+    #: of its worker; `max_wall_us`, if its `timeout_us` is that of the category
     category: Mapping[str, Any] = option(
         _check_category, default={}, keyword="category", must_understand=True
     )

@@ -93,3 +93,11 @@ def test_a_straggler_ends_on_another_worker(tmp_path):
         assert re.match(r"took .* s, others of its category .* s in the mean", first.end)
         assert last.end == "finished"
         assert first.worker != last.worker
+
+
+def test_a_call_that_takes_longer_than_its_category_may_fails_with_an_error_that_names_it(client):
+    brief = weft.Category("brief", max_memory="50MB", max_wall_time=0.2)
+    error = client.submit(_fill_and_wait, 1, category=brief).exception(timeout=60)
+    assert isinstance(error, weft.TaskTimedOut)
+    assert error.category == "brief"
+    assert "for longer than max_wall_time=0.2 s of its category 'brief'" in str(error)

@@ -67,7 +67,18 @@ def note_overdue(
     state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, timeout_us: int
 ) -> None:
     """Note that an attempt takes too long. It is dropped and interrupted."""
-    note_ended(state, ws, task, f"took longer than its timeout of {timeout_us / 1e6:g} s")
+    limit = f"{timeout_us / 1e6:g} s"
+    if category := limiting_category(task, timeout_us):
+        text = f"took longer than the max_wall_time of its category {category!r}, {limit}"
+    else:
+        text = f"took longer than its timeout of {limit}"
+    note_ended(state, ws, task, text)
+
+
+def limiting_category(task: SchedulerTask, timeout_us: int) -> str:
+    """Return the name of the category whose `max_wall_time=` this limit is; "" = of none."""
+    category = task.group.options.category
+    return category["name"] if category and category.get("max_wall_us") == timeout_us else ""
 
 
 def note_ended(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, cause: str) -> None:

@@ -21,7 +21,7 @@ from ....protocol.wire.failure import timed_out
 from ..blocking.failing import note_failed
 from ..moves.transitions import abandon, err, take_back_from
 from ..requests.retrying import end_pause, pause, take_retry
-from .interrupted import interruptions_of, note_overdue
+from .interrupted import interruptions_of, limiting_category, note_overdue
 from .interrupting import END_PROCESS_AFTER_S, interrupt
 
 if TYPE_CHECKING:
@@ -93,7 +93,15 @@ def _fail(
     """Fail a task that has no retry left."""
     can_end = bool(state.supervisors_by_id.get(ws.supervisor_id))
     name = task.group.prefix.name
-    failure = timed_out(task.key, name, timeout_us, ws.name, can_end=can_end, attempts=n_failed)
+    failure = timed_out(
+        task.key,
+        name,
+        timeout_us,
+        ws.name,
+        can_end=can_end,
+        attempts=n_failed,
+        category=limiting_category(task, timeout_us),
+    )
     err(state, task, failure)
 
 

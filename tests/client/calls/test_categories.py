@@ -67,7 +67,9 @@ def test_a_wrong_multiple_is_refused(multiple):
 def test_the_longest_time_of_a_category_is_the_limit_of_calls_without_one():
     brief = Category("brief", max_wall_time="2 min")
     assert make_options({"category": brief}).timeout_us == 120_000_000
-    assert make_options({"category": brief, "timeout": 5}).timeout_us == 5_000_000
+    assert make_options({"category": brief}).category["max_wall_us"] == 120_000_000
+    own = make_options({"category": brief, "timeout": 5})
+    assert (own.timeout_us, "max_wall_us" in own.category) == (5_000_000, False)
     assert make_options({"category": Category("fits"), "timeout": None}).timeout_us == 0
 
 

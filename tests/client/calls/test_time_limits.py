@@ -151,6 +151,14 @@ def test_the_error_has_the_facts():
     assert str(error) == f"{text}, and its process is ended if it goes on all the same"
 
 
+def test_the_error_names_the_category_whose_limit_it_is():
+    failure = timed_out("f-1", "f", 2_500_000, "w1", can_end=True, attempts=1, category="fits")
+    error = exception_from(failure, "f-1")
+    assert isinstance(error, weft.TaskTimedOut)
+    assert error.category == "fits"
+    assert "ran on w1 for longer than max_wall_time=2.5 s of its category 'fits': " in str(error)
+
+
 def test_the_error_says_where_a_process_cannot_be_ended_and_counts_attempts():
     failure = timed_out("f-1", "f", 2_500_000, "w1", can_end=False, attempts=3)
     text = str(exception_from(failure, "f-1"))

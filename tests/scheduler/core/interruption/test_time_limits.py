@@ -49,6 +49,22 @@ def test_workers_are_sent_the_limits_of_tasks_that_have_one(board):
     assert assignment(out, worker).timeouts_us == []
 
 
+def test_the_failure_names_the_category_whose_longest_time_the_limit_is(board):
+    client, worker = board.client(), board.worker()
+    category = {"name": "fits", "mode": "fixed", "max_nbytes": 0, "max_wall_us": LIMIT_US}
+    board.send(client, graph("a", timeout_us=LIMIT_US, category=category, retries=1))
+    first = board.attempt("a")
+    overdue(board, worker, first)
+    board.send(worker, m.AttemptsEnded(attempts=[first], ends=[m.INTERRUPTED]))
+    board.tick()
+    (message,) = overdue(board, worker, board.attempt("a"))[client]
+    assert message.failures == [["timed-out", "a", "inc", LIMIT_US, "w", 0, 2, "fits"]]
+    assert ends(board, "a")[0][1].startswith(
+        "took longer than the max_wall_time of its category 'fits', "
+    )
+    board.drop_rest()
+
+
 def test_a_task_that_takes_too_long_fails_with_a_kind_of_its_own(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a -> b", timeout_us=LIMIT_US))
