@@ -185,8 +185,18 @@ def check_not_held(options: TaskOptions, what: str) -> None:
     """
     given = {"queue=": options.job_queue, "category=": options.category}
     if names := [name for name, value in given.items() if value]:
-        text = " and ".join(names)
-        raise TypeError(f"{text} cannot be given for {what}, also not by dask.annotate")
+        raise held_at_once(names, what)
+
+
+def held_at_once(names: list[str], what: str) -> TypeError:
+    """Return the error of options by which calls are held back that begin at once."""
+    text = f"{' and '.join(names)} cannot be given for {what}, also not by dask.annotate"
+    if "category=" in names:
+        text += (
+            ": a category gives its calls memory one by one, and limits them by what others have "
+            "used; give memory= and timeout= instead"
+        )
+    return TypeError(text)
 
 
 #: {keyword: what reads its value}

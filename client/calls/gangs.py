@@ -16,7 +16,8 @@ from ..future import Future
 from .annotations import AnnotatedOptions, conditions_of_keywords, options_of_keywords
 from .call_options import NOT_GIVEN, check_keywords, printing
 from .calling import admit
-from .conditions import check_futures, check_not_held, keep
+from .categories import Category
+from .conditions import check_futures, check_not_held, held_at_once, keep
 from .detaching import accepted
 from .encoding import check_key, spec_hash
 from .foreign_futures import encode
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 #: Characters of the content's hash that stands for a long key in the name of a gang.
 _DIGEST_SIZE: Final = 16
+_CATEGORY: Final = "category"
 
 
 class GangFuture(Future):
@@ -163,6 +165,8 @@ def submit_gang(
         The futures in the order of the ranks. While one of them lives, the results of all do.
 
     Raises:
+        TypeError: a `category=` is given: all begin together, and a category gives memory one by
+            one. Give `memory=` and `timeout=`.
         InvalidAmount: `n` is no whole number from 1 to 1024, or another amount is none.
         SerializationError: the function or an argument cannot be pickled; the text names it.
 
@@ -175,6 +179,8 @@ def submit_gang(
         raise TypeError(f"submit_gang needs a function, not {type(func).__name__}")
     if type(n) is not int or not 1 <= n <= MAX_GANG:
         raise InvalidAmount(f"{n!r:.80} is not a number of calls from 1 to {MAX_GANG}", "n")
+    if isinstance(kwargs.get(_CATEGORY), Category):
+        raise held_at_once([f"{_CATEGORY}="], "a gang")
     times = (start_at, start_after, ttl, deadline)
     given = (after, *times, detached, no_worker_timeout, cores, memory, NOT_GIVEN, NOT_GIVEN)
     conditions = conditions_of_keywords(func, kwargs, given)

@@ -77,3 +77,15 @@ def test_the_longest_time_of_a_category_is_the_limit_of_calls_without_one():
 def test_a_wrong_longest_time_is_refused(limit):
     with pytest.raises(InvalidDuration, match="max_wall_time"):
         Category("fits", max_wall_time=limit)
+
+
+def test_a_gang_of_a_category_is_refused_with_what_to_do(client):
+    with pytest.raises(TypeError) as caught:
+        client.submit_gang(abs, 2, -1, category=Category("fits"))
+    assert str(caught.value) == (
+        "category= cannot be given for a gang, also not by dask.annotate: a category gives its "
+        "calls memory one by one, and limits them by what others have used; give memory= and "
+        "timeout= instead"
+    )
+    # It is an argument of the function like any other, if it is no category.
+    assert client.gather(client.submit_gang(dict, 1, category="toys")) == [{"category": "toys"}]
