@@ -12,12 +12,14 @@ from typing import Any, Final
 from ...protocol.errors import QuestionFailed, WeftError
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.keys import Key, key_of
+from ...protocol.wording import lasting
 from ..core.tasks import FutureState
 from ..modes import on_loop
-from ..results.failures import exception_of
+from ..results.failures import exception_from, exception_of
 from ..shell.engine import Engine
 from .asking import ask
 from .inspecting import TIMEOUT_S, keys_of
+from .jobs import ask_job, read_failure
 
 #: Frames of a running task that are shown.
 _N_FRAMES: Final = 4
@@ -30,7 +32,8 @@ class Explanation:
     Attributes:
         key: of the task.
         state: at the scheduler: "waiting" (for inputs), "queued", "no_worker", "processing" (at a
-            worker), "memory" (finished), "erred", "released"; or "unknown" there.
+            worker), "memory" (finished), "erred", "released"; or "unknown" there. Of a detached job
+            that it does not hold any more: "done", "failed", "cancelled" or "lost".
         reason: in one sentence.
         steps: `(key, state, reason)` of the task, of the first one that it waits for, and so on.
         details: further facts about the last step: places in queues, and what each worker lacks.
@@ -80,6 +83,8 @@ def _seconds(seconds: float) -> str:
 async def explain(engine: Engine, task: Any) -> Explanation:
     """Explain why a task does not run or is not done, and where its time went.
 
+    Of a detached job that the scheduler does not hold any more, the journal has how it has ended.
+
     Args:
         task: a future, or the key of any task of the cluster.
 
@@ -103,9 +108,40 @@ async def explain(engine: Engine, task: Any) -> Explanation:
             for one in part_of(page, "explanations", list):
                 found = read(one)
                 return await _with_stack(engine, found, one.get("running_at") or [])
-    if state is None:
+    if state is not None:
+        return Explanation(key_of(key), "unknown", _known_here(state))
+    ended = await _recorded(engine, key)
+    if ended is None:
         raise unknown_task(key)
-    return Explanation(key_of(key), "unknown", _known_here(state))
+    return ended
+
+
+async def _recorded(engine: Engine, key: str) -> Explanation | None:
+    """Explain a task by the record of a detached job; None = there is none."""
+    try:
+        job, answer = await ask_job(engine, key_of(key))
+    except (KeyError, QuestionFailed):  # such as a scheduler without a journal
+        return None
+    if job.ended is None:
+        return Explanation(job.key, job.state, f"it is a part of {job.array or 'a detached job'}")
+    ran_s = (job.ended - job.submitted).total_seconds()
+    when = f"its end was recorded at {job.ended:%Y-%m-%d %H:%M:%S}"
+    text = f"it is a detached job, and {when}, {lasting(ran_s)} after it was submitted"
+    if job.state == "done":
+        how = "is recorded" if job.is_recorded else "is not recorded"
+        text += f"; its result ({job.nbytes} bytes) {how}"
+    elif len(answer.blobs) > 1 and answer.blobs[1] is not None:
+        text += f"; {_in_words(read_failure(answer.blobs[1]), key)}"
+    details = [f"it was submitted by {job.client} at {job.submitted:%Y-%m-%d %H:%M:%S}"]
+    return Explanation(job.key, job.state, text, [(job.key, job.state, text)], details)
+
+
+def _in_words(failure: list[Any], key: str) -> str:
+    """Return a failure in one line. An exception is not unpickled: its module may not be here."""
+    if failure[0] == "exception" and len(failure) > 4:
+        return f"{failure[3]}: {failure[4]}"
+    error = exception_from(failure, key)
+    return f"{type(error).__name__}: {error}"
 
 
 def unknown_task(key: str) -> QuestionFailed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .group import Chosen, key_in, scheduler_and, weft
+from .jobs import connected
 
 
 @weft.command(short_help="Explain why a task does not run, or is not done.")
@@ -14,7 +15,8 @@ def explain(chosen: Chosen, arguments: list[str], as_json: bool) -> None:
     """Explain why a task does not run or is not done, and where its time went.
 
     KEY is future.key. The explanation follows the task to the one that it waits for in the end:
-    inputs, workers and what they lack, the place in the queue, locks and their holders. An argument
+    inputs, workers and what they lack, the place in the queue, locks and their holders. Of a
+    detached job that has ended it says how, from the journal. An argument
     like tcp://host:8786 is the scheduler's ADDRESS. 'weft info KEY' describes the task and its
     history.
 
@@ -23,9 +25,11 @@ def explain(chosen: Chosen, arguments: list[str], as_json: bool) -> None:
       weft explain inc-0a1b2c3d
       weft explain tcp://node1:8786 inc-0a1b2c3d --json
     """
+    import dataclasses
     import json
 
     from ...client.insight.explaining import read, unknown_task
+    from ...protocol.errors import ConfigError
 
     key = key_in(arguments)
     if not key:
@@ -34,4 +38,10 @@ def explain(chosen: Chosen, arguments: list[str], as_json: bool) -> None:
     for found in answer["explanations"]:
         click.echo(json.dumps(found, indent=2) if as_json else str(read(found)))
         return
-    raise unknown_task(key)
+    try:
+        client = connected(chosen, "weft explain")
+    except ConfigError:  # a token for viewing, which may not read the journal
+        raise unknown_task(key) from None
+    with client:  # the journal may know how it has ended
+        ended = client.explain(key)
+    click.echo(json.dumps(dataclasses.asdict(ended), indent=2) if as_json else str(ended))

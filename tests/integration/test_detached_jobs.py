@@ -14,7 +14,7 @@ import pytest
 
 import weft
 from tests.deploy.cli.test_restarts import real_pid, restarted
-from tests.deploy.daemons import daemon, environment, file_of, scheduler
+from tests.deploy.daemons import daemon, environment, file_of, run, scheduler
 from weft.client.insight import jobs
 from weft.protocol.errors import QuestionFailed
 from weft.scheduler.journal_files import jobs_in
@@ -288,3 +288,27 @@ def test_a_job_may_end_between_the_questions_of_who_waits_for_it(
 
         monkeypatch.setattr(jobs, "future_of", ended_before)
         assert client.job_result(key, timeout=60) == 7
+
+
+def test_the_explanation_of_a_job_that_has_ended_says_how(client, started, wait_until):
+    done = client.submit(pow, 3, 3, detached=True)
+    failed = client.submit(fail, "no such file", detached=True)
+    keys = [done.key, failed.key]
+    assert done.result(60) == 27
+    assert isinstance(failed.exception(60), ValueError)
+    for key in keys:
+        wait_until(lambda key=key: client.job(key).ended is not None)
+    done.release(), failed.release()
+    wait_until(lambda: not any(key in client.who_has() for key in keys))
+    with weft.Client(connection_file=file_of(started)) as other:
+        found = other.explain(keys[0])
+        assert (found.key, found.state) == (keys[0], "done")
+        assert "its end was recorded at " in found.reason
+        found = other.explain(keys[1])
+        assert found.state == "failed"
+        assert found.reason.endswith("; ValueError: no such file")
+    shown = run("explain", keys[1], folder=started.folder)
+    assert shown.stdout.startswith(f"task {keys[1]} is failed: it is a detached job, and its end ")
+    missing = run("explain", "no-such-task", folder=started.folder)
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "the scheduler knows no task 'no-such-task'" in missing.stderr
