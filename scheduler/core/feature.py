@@ -193,8 +193,7 @@ class Feature:
     client_gone: Hooks[ClientHook] = ()
 
     # -- submission -------------------------------------------------------------------------------
-    #: a client submits tasks, some of which are refused: the others that are, and why; None = it
-    #: wants them, and does not submit them
+    #: a client submits tasks, some of which are refused: others, and why; None = it only wants them
     refusing: Hooks[RefusingHook] = ()
     #: a client in a task submits for no attempt that runs: the task for which it does, if any
     acts_for: Hooks[Callable[[SchedulerState, TaskOptions], SchedulerTask | None]] = ()
