@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from weft.worker.core.tasks import WorkerTask
@@ -18,6 +19,12 @@ class Executions:
         self._sim = sim
         #: {key: {attempt: the attempts whose values it reads}}
         self._begun: dict[str, dict[int, list[int]]] = {}
+        #: Attempts that ran, or whose values were, at workers that were ended for a task.
+        self._lost: set[int] = set()
+
+    def lose(self, attempts: Iterable[int]) -> None:
+        """Note what a worker has that is ended, since a task did not end there in time."""
+        self._lost.update(attempts)
 
     def begin(self, task: WorkerTask, spec: Spec) -> None:
         """Note that a task's function is being called, and check that it has to be."""
@@ -34,8 +41,6 @@ class Executions:
             return
         if any(key in sim.exceeded for key in spec.ancestors):
             return  # it was given up, or what needs it, and may be submitted again
-        if sim.world.probes["ended for a task"]:
-            return  # what was stopped did not end in time: its worker is lost with its data
         timed_out = sim.timed_out.get(spec.key, {})
         before = [attempt for attempt in self._begun[spec.key] if attempt != task.attempt]
         n_failed = sim.n_raised.get(spec.key, 0) + sim.n_excused[spec.key] + len(timed_out)
@@ -43,9 +48,10 @@ class Executions:
             attempt not in timed_out and self._has_read_in_vain(spec.key, attempt, task.attempt)
             for attempt in before
         )
-        assert len(before) <= n_failed + n_in_vain, (
-            f"{task!r} is executed again: {len(before)} times before, of which {n_failed} failed "
-            f"and {n_in_vain} read what took too long"
+        n_lost = sum(attempt in self._lost for attempt in before)
+        assert len(before) <= n_failed + n_in_vain + n_lost, (
+            f"{task!r} is executed again: {len(before)} times before, of which {n_failed} failed, "
+            f"{n_in_vain} read what took too long, and {n_lost} were at a worker that was ended"
         )
 
     def _has_read_in_vain(self, key: str, old: int, new: int) -> bool:

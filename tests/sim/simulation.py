@@ -96,7 +96,7 @@ class Simulation:
         self.executed: dict[int, str] = {}
         #: {key: {attempt: where, and in which session}} of those that have not ended.
         self._executing: dict[str, dict[int, tuple[WorkerNode, Link | None]]] = {}
-        self._executions = Executions(self)
+        self.executions = Executions(self)
         #: {key: executions that raised}
         self.n_raised: dict[str, int] = {}
         #: {key: {attempt: None}} of executions that were reported to take too long
@@ -181,7 +181,7 @@ class Simulation:
         self.world.note(f"{worker!r} executes", (task.key, task.attempt))
         assert task.attempt not in self.executed, f"attempt {task.attempt} is executed twice"
         self.executed[task.attempt] = task.key
-        self._executions.begin(task, spec)
+        self.executions.begin(task, spec)
         beside = self._executing.setdefault(task.key, {})
         for attempt, (other, link) in beside.items():
             self.world.probes["executed twice at once"] += 1

@@ -145,6 +145,8 @@ class SupervisorNode:
                     worker = self.workers.get(worker_id)
                     if worker is not None:
                         self.world.probes["ended for a task"] += 1
+                        worker.sim.executions.lose(worker.core.by_attempt)
+                        worker.sim.executions.lose(worker.core.cancelled)
                         worker.kill(message.reason, on_request=True)
             elif isinstance(
                 message, (SetUpOnSupervisor, TearDownOnSupervisor, RenewWorkers, PluginsKept)

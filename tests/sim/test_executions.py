@@ -21,7 +21,7 @@ def execute(sim: Simulation, key: str, attempt: int, *inputs: WorkerTask) -> Wor
     task.inputs = [*inputs]
     sim.executed[attempt] = key
     spec = Spec(0, key, "f", [], 0.0, 0, 0, False, None, b"", ancestors={key: None})
-    sim._executions.begin(task, spec)
+    sim.executions.begin(task, spec)
     return task
 
 
@@ -59,3 +59,13 @@ def test_a_task_does_not_run_again_because_its_input_did(sim):
     again = execute(sim, "a", 3)
     with pytest.raises(AssertionError, match="executed again: 1 times before"):
         execute(sim, "b", 4, again)
+
+
+def test_only_what_a_worker_had_that_was_ended_for_a_task_runs_again(sim):
+    sim.world.probes["ended for a task"] += 1
+    execute(sim, "a", 1)
+    execute(sim, "b", 2)
+    sim.executions.lose([1])
+    execute(sim, "a", 3)
+    with pytest.raises(AssertionError, match="executed again: 1 times before"):
+        execute(sim, "b", 4)
