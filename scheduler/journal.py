@@ -20,10 +20,11 @@ from operator import itemgetter
 from typing import Any, Final
 
 from ..protocol.errors import TakenOver
+from ..protocol.wire.failure import data_lost
 from ..protocol.wire.message import Message
-from ..protocol.wire.messages import Answer, Ask, AskFailed
+from ..protocol.wire.messages import NO_HASH, Answer, Ask, AskFailed
 from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
-from ..protocol.wire.options import DONE
+from ..protocol.wire.options import DONE, LOST
 from . import journal_arrays as arrays
 from .core.journal.entries import (
     EndsRead,
@@ -63,7 +64,7 @@ _NBYTES_BETWEEN: Final = 256 << 20
 #: Jobs of one page of an answer.
 N_JOBS: Final = 200
 #: Bytes of results that are read at a time.
-_NBYTES_OF_ENDS: Final = 64 << 20
+_NBYTES_OF_ENDS: Final = 8 << 20
 #: What is raised for a row that was recorded and has become something else on the disk.
 _DAMAGED: Final = (StorageError, ValueError, TypeError)
 
@@ -350,7 +351,12 @@ def _ends_of(database: Database, asked: ReadEnds) -> EndsRead:
         if nbytes > _NBYTES_OF_ENDS:
             read.rest = asked.keys[place:]
             break
-        if (found := recorded_end(database, key)) is not None:
+        try:
+            found = recorded_end(database, key)
+        except (ValueError, TypeError) as error:  # the others are not to wait for it
+            damaged = data_lost(key, f"its record in the journal is damaged: {error}")
+            found = JobEnded(key, LOST, damaged), NO_HASH
+        if found is not None:
             read.ends.append(found)
             nbytes += found[0].result_nbytes
     return read

@@ -398,6 +398,16 @@ def test_ends_are_read_as_far_as_they_are_not_too_large(opened, monkeypatch):
     ]
 
 
+def test_one_damaged_record_does_not_hide_those_beside_it(opened):
+    opened.write(*map(job, "ab"), *(JobEnded(key, "done", result=b"r") for key in "ab"))
+    damage = "UPDATE jobs SET failure = ? WHERE key = 'b'"
+    opened.journal.store.write(lambda database: database.execute(damage, (b"\xc1",)))
+    opened.journal.read_for(ReadEnds(["a", "b"]), opened.reports.put)
+    read = opened.reports.get()
+    assert [(end.key, end.state) for end, _ in read.ends] == [("a", "done"), ("b", "lost")]
+    assert "is damaged" in read.ends[1][0].failure[2]
+
+
 def test_ends_that_come_with_one_that_the_database_does_not_take_are_recorded(opened, path):
     opened.write(job("a"), job("b"), job("c"))
     ends = [JobEnded("a", "done", result=b"1"), JobEnded("b", "done", nbytes=1 << 70),

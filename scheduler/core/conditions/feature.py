@@ -135,11 +135,11 @@ def _needs(state: SchedulerState, key: str, other: SchedulerTask) -> bool:
 def _watch(state: SchedulerState, key: str) -> None:
     """Have the keeper want a task, and note its end if it has ended."""
     watched = watched_of(state)
+    if how := journal_of(state).end_of(key):  # also if its result is given to others just now
+        watched.ended[key] = how
+        return
     task = state.tasks.get(key)
     if task is None:
-        if how := journal_of(state).end_of(key):
-            watched.ended[key] = how
-            return
         task = wanted_keys.want_unknown(state, watched.keeper, key)
         if task is None:
             watched.ended[key] = m.KeysUnknown(keys=[key])

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ....protocol.wire.options import ENDED
 from ..journal.entries import PENDING, JobChanged
 from ..journal.jobs import append, journal_of, recorded
 from ..moves.without_recipe import change_group
-from .records import conditions_of
+from .records import conditions_of, watched_of
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -25,13 +26,23 @@ def drop_met(state: SchedulerState, keys: Iterable[str]) -> None:
         return
     ended = dict.fromkeys(keys)
     jobs = journal_of(state).jobs
+    judged_later = watched_of(state).ended
     for task, row in conditions.items():
         options = task.group.options
         if not options.conditions or jobs.get(task.key) != PENDING:
             continue
-        left = [one for one in options.conditions if one[1] not in ended or one[1] in row.unmet]
+        left = [
+            [how, key]
+            for how, key in options.conditions
+            if key not in ended or (key in row.unmet and not _is_met(judged_later.get(key), how))
+        ]
         if len(left) < len(options.conditions):
             group = task.group.in_class(task.group.task_class)
             group.options = options.changed(conditions=left)
             change_group(state, task, group)
             append(state, JobChanged(task.key, recorded(group.options)))
+
+
+def _is_met(end: object, how: str) -> bool:
+    """Return whether an end that is judged when all peers are back is on record, and meets it."""
+    return isinstance(end, str) and how in (end, ENDED)

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
+from ....protocol.wire.constant_calls import CONSTANT_ID
 from ....protocol.wire.failure import Failure, unrecorded
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.levels import Level
@@ -160,6 +161,8 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
             if client not in submitters:
                 journal.submitters[key] = (*submitters, client)
         return
+    if journal.is_done(key) and group.function.function_id == CONSTANT_ID:
+        return  # its result on record was given to others
     dependencies = task.dependencies
     added = JobAdded(
         key,
@@ -509,6 +512,8 @@ FEATURE: Final = Feature(
         "entries of the journal are handed over with the event": lambda s: [
             number for number in journal_of(s).batches if number == journal_of(s).number
         ],
-        "ends of jobs are asked for with the event": lambda s: journal_of(s).unread,
+        "ends of jobs are asked for with the event": lambda s: [
+            key for key in journal_of(s).reading if not journal_of(s).asked
+        ],
     },
 )

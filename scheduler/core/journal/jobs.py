@@ -58,6 +58,7 @@ class DetachedJobs:
         "accepted",
         "adding",
         "again",
+        "asked",
         "batches",
         "ended",
         "ending",
@@ -68,10 +69,10 @@ class DetachedJobs:
         "jobs",
         "keeper",
         "number",
+        "read_problem",
         "reading",
         "returning",
         "submitters",
-        "unread",
         "unrecorded",
         "unrecorded_nbytes",
     )
@@ -86,9 +87,11 @@ class DetachedJobs:
         #: {key: how it has ended} of those on record. The result of one that is done is, too.
         #: One that begins anew is here, as it ended before, until that is recorded.
         self.ended: dict[str, str] = {}
-        #: {key: None} of these that the journal reads, and those that it is to read with this event
+        #: {key: None} of these that the journal reads or is to read, and those that it reads now
         self.reading: dict[str, None] = {}
-        self.unread: list[str] = []
+        self.asked: list[str] = []
+        #: why they could not be read the last time; "" = they were
+        self.read_problem = ""
         #: {client of an earlier scheduler: None} of those that have not submitted all again
         self.returning: dict[ClientHandle, None] = {}
         #: {key: why} of those whose beginning could not be recorded, the latest. It finds its
@@ -126,9 +129,9 @@ class DetachedJobs:
             batch = self.batches[self.number] = _Writing()
         return batch
 
-    def tell_followers(self, state: SchedulerState, keys: Iterable[str]) -> None:
+    def tell_followers(self, state: SchedulerState, keys: list[str]) -> None:
         """Tell others that jobs which have ended are to leave the record, or to begin anew."""
-        for follow in self.followers:
+        for follow in self.followers if keys else ():
             follow(state, keys)
 
     def is_done(self, key: str) -> bool:

@@ -10,6 +10,7 @@ A failure is that of the task. What the journal has no more is unknown, like any
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages import NO_HASH, SubmitTasks, WantKeys
@@ -22,6 +23,7 @@ from .jobs import DetachedJobs, journal_of
 from .resubmission import give_results
 
 if TYPE_CHECKING:
+    from ....protocol.wire.payload import Blob
     from ..events import SchedulerTick
     from ..state import SchedulerState
 
@@ -39,9 +41,8 @@ def is_on_record(state: SchedulerState, key: str, _spec_hash: bytes) -> bool:
 def on_needed(state: SchedulerState, task: SchedulerTask) -> None:
     """Have the journal read how a job has ended."""
     journal = journal_of(state)
-    if journal.has_ended(task.key) and task.key not in journal.reading:
+    if journal.has_ended(task.key):
         journal.reading[task.key] = None
-        journal.unread.append(task.key)
         state.busy[DetachedJobs] = None
 
 
@@ -71,11 +72,16 @@ def reads(state: SchedulerState, key: str) -> bool:
 
 
 def hand_over(state: SchedulerState) -> None:
-    """Have those read that were needed since the last pass."""
+    """Have the next keys read that tasks wait for, if none are read just now."""
     journal = journal_of(state)
-    for first in range(0, len(journal.unread), MAX_KEYS):
-        state.after.append(ReadEnds(journal.unread[first : first + MAX_KEYS]))
-    journal.unread = []
+    if journal.asked:
+        return
+    for key in [*journal.reading]:
+        if (task := state.tasks.get(key)) is None or not _waits(task):
+            del journal.reading[key]
+    journal.asked = [*islice(journal.reading, MAX_KEYS)]
+    if journal.asked:
+        state.after.append(ReadEnds(journal.asked))
 
 
 def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
@@ -87,33 +93,36 @@ def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
 
 def _on_read(state: SchedulerState, read: EndsRead) -> None:
     journal = journal_of(state)
-    if read.problem:
+    if read.problem != journal.read_problem and read.problem:
         state.log("warning", f"{read.problem}; it is tried again")
-        state.call_after(READ_AGAIN_S, _read_again, read.asked.keys)
+    journal.read_problem = read.problem
+    if read.problem:
+        state.call_after(READ_AGAIN_S, _go_on)
         return
-    _read_again(state, read.rest)
     found = {end.key: (end, spec_hash) for end, spec_hash in read.ends}
-    results = {}
-    for key in read.asked.keys[: len(read.asked.keys) - len(read.rest)]:
-        del journal.reading[key]
+    results: dict[str, tuple[Blob, bytes]] = {}
+    for key in journal.asked[: len(journal.asked) - len(read.rest)]:
         task = state.tasks.get(key)
-        if task is None or not _waits(task):
-            continue
-        end, spec_hash = found.get(key, (None, NO_HASH))
-        if end is None or _is_other(task, spec_hash):
-            _give_up(state, task)
-        elif end.result is not None:
-            results[key] = end.result
-        elif end.failure is not None:
-            err(state, task, end.failure)
+        if task is not None and _waits(task):
+            end, spec_hash = found.get(key, (None, NO_HASH))
+            if end is None:
+                journal.ended.pop(key, None)
+                _give_up(state, task)
+            elif _is_other(task, spec_hash):
+                _give_up(state, task)
+            elif end.result is not None:
+                results[key] = end.result, spec_hash
+            elif end.failure is not None:
+                err(state, task, end.failure)
+        journal.reading.pop(key, None)
     give_results(state, results)
+    _go_on(state)
 
 
-def _read_again(state: SchedulerState, keys: list[str]) -> None:
-    """Have keys read that were not."""
-    if keys:
-        journal_of(state).unread += keys
-        state.busy[DetachedJobs] = None
+def _go_on(state: SchedulerState) -> None:
+    """Have what is left read with this event."""
+    journal_of(state).asked = []
+    state.busy[DetachedJobs] = None
 
 
 def _waits(task: SchedulerTask) -> bool:
@@ -127,6 +136,5 @@ def _is_other(task: SchedulerTask, spec_hash: bytes) -> bool:
 
 def _give_up(state: SchedulerState, task: SchedulerTask) -> None:
     """Let the clients that want a task submit it."""
-    journal_of(state).ended.pop(task.key, None)
     for recipe_needed in state.features.recipe_needed:
         recipe_needed(state, task)

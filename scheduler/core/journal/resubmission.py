@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.rotation import USER_SHIFT
@@ -44,10 +45,11 @@ def submit_again(state: SchedulerState, read: JournalRead, *, lets_go: bool = Tr
         let_go(state, results)
 
 
-def give_results(state: SchedulerState, results: Mapping[str, Blob]) -> None:
-    """Give the tasks of jobs that are done the results that are on record."""
+def give_results(state: SchedulerState, results: Mapping[str, tuple[Blob, bytes]]) -> None:
+    """Give the tasks of jobs that are done the results on record, with their contents' hashes."""
     keeper = journal_of(state).keeper
-    for _, constants in _messages(_constant(key, result) for key, result in results.items()):
+    rows = [replace(_constant(key, one), spec_hash=of) for key, (one, of) in results.items()]
+    for _, constants in _messages(rows):
         on_submit(state, keeper, _submission(constants, ()))
     let_go(state, results)
 

@@ -7,9 +7,10 @@ A want is written in two places that always agree: `ClientHandle.wants` and
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
+from ....protocol.wire.failure import data_lost
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, release_unneeded, retire_function
 from ..moves.without_recipe import make
@@ -18,6 +19,8 @@ from ..records.tasks import ERRED, MEMORY, NO_WORKER, RELEASED, Function, Schedu
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
+
+_LOST: Final = data_lost("", "")  #: what becomes of a task without an input
 
 
 def want(client: ClientHandle, task: SchedulerTask) -> None:
@@ -114,7 +117,8 @@ def _is_unlinked(task: SchedulerTask, known: dict[SchedulerTask, bool]) -> bool:
                 if is_failed and d not in known:
                     known[d] = False
                     seen.append(d)
-        stack = [t for t in seen if t.args is None or any(known.get(d) for d in t.dependencies)]
+        stack = [t for t in seen if t.args is None and (t.failure or _LOST)[0] == _LOST[0]]
+        stack += [t for t in seen if any(known.get(d) for d in t.dependencies)]
         while stack:
             failed = stack.pop()
             known[failed] = True
@@ -153,13 +157,9 @@ def on_release_others(
     state: SchedulerState, client: ClientHandle, message: m.ReleaseOthers
 ) -> None:
     """Release the client's tasks of these names, except those whose content is the given one."""
-    tasks = state.tasks
-    keys = []
-    for key, spec_hash in zip(message.keys, message.spec_hashes, strict=True):
-        task = tasks.get(key)
-        if task is not None and task.spec_hash and task.spec_hash != spec_hash:
-            keys.append(key)
-    _release(state, client, keys)
+    hashes = {key: t.spec_hash for key in message.keys if (t := state.tasks.get(key)) is not None}
+    pairs = zip(message.keys, message.spec_hashes, strict=True)
+    _release(state, client, [k for k, spec_hash in pairs if hashes.get(k) not in (None, spec_hash)])
 
 
 def _release(state: SchedulerState, client: ClientHandle, keys: list[str]) -> None:

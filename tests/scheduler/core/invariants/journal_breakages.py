@@ -19,5 +19,7 @@ JOURNAL_BREAKAGES: dict[str, Callable[[Any], object]] = {
         lambda b: journal_of(b.state).submitters.update({"memory": b.alice.alone})
     ),
     "entries of the journal are handed over with the event": lambda b: journal_of(b.state).batch(),
-    "ends of jobs are asked for with the event": lambda b: journal_of(b.state).unread.append("a"),
+    "ends of jobs are asked for with the event": lambda b: journal_of(b.state).reading.update(
+        {"a": None}
+    ),
 }

@@ -11,6 +11,7 @@ from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.journal.entries import EndsRead, JobEnded, JournalRead, ReadEnds
 from weft.scheduler.core.journal.jobs import journal_of
 from weft.scheduler.core.journal.reading import READ_AGAIN_S
+from weft.scheduler.core.records.presence import Members
 
 from ...builders import Board, graph, sent_keys
 from .test_journal import job, open_board, recorded, writes
@@ -56,8 +57,10 @@ def test_a_job_reads_the_result_of_one_that_is_on_record():
     (asked,) = reads(board)
     assert asked.keys == ["a"]
     board.send(client, graph(":b -> e"))
-    (also,) = reads(board)
-    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1]), EndsRead(also, ENDS[1:])]))
+    assert reads(board) == []  # one after the other
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1])]))
+    (asked,) = reads(board)
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[1:])]))
     assert sent_keys(board.out, client, m.KeysErred) == ["e"]
     board.finish(worker, "c", "a")
     assert board.states("d") == ["processing"]
@@ -196,3 +199,90 @@ def test_a_job_on_record_that_could_not_begin_anew_ends_when_it_has_begun_anew()
     board.finish(worker, "a", blob=b"result")
     assert [entry.key for one in writes(board) for entry in one.entries] == ["a"]
     board.drop_rest()
+
+
+def read_of(board: Board, client: int, key: str, spec_hash: bytes = m.NO_HASH) -> None:
+    """Let a client want a job on record, and let the journal read how it ended."""
+    board.send(client, m.WantKeys(keys=[key]))
+    (asked,) = reads(board)
+    ends = {end.key: end for end, _ in ENDS}
+    board.play(SchedulerTick(journal=[EndsRead(asked, [(ends[key], spec_hash)])]))
+
+
+def test_a_job_that_has_failed_is_given_to_each_client_that_wants_it_or_what_reads_it():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client, other = board.client(), board.client("bob")
+    read_of(board, client, "b")
+    board.send(client, graph(":b -> e"))
+    out = board.send(other, m.WantKeys(keys=["b", "e"]))
+    assert sent_keys(out, other, m.KeysErred) == ["b", "e"]
+    assert not out.of(other, m.KeysUnknown)
+    board.drop_rest()
+
+
+def test_a_result_on_record_is_that_of_its_content():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client, other, worker = board.client(), board.client("bob"), board.worker()
+    read_of(board, client, "a", b"i" * 16)
+    board.finish(worker, "a", blob=dumps(7))
+    assert board.state.tasks["a"].spec_hash == b"i" * 16
+    out = board.send(other, graph("a", named="other"))
+    assert sent_keys(out, other, m.KeysErred) == ["a"]
+    board.drop_rest()
+
+
+def test_an_end_is_not_read_again_when_no_task_waits_for_it():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client = board.client()
+    board.send(client, m.WantKeys(keys=["a", "b"]))
+    (asked,) = reads(board)
+    board.send(client, m.ReleaseKeys(keys=["a", "b"]))
+    board.play(SchedulerTick(journal=[EndsRead(asked, problem="the database is locked")]))
+    board.tick(READ_AGAIN_S + 0.1)
+    assert reads(board) == []
+    assert not journal_of(board.state).reading
+
+
+def test_a_want_of_another_content_leaves_the_record_as_it_is():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client = board.client()
+    board.send(client, m.WantKeys(keys=["a"], spec_hashes=[b"h" * 16]))
+    (asked,) = reads(board)
+    board.play(SchedulerTick(journal=[EndsRead(asked, [(ENDS[0][0], b"i" * 16)])]))
+    board.tick(0.1)
+    assert journal_of(board.state).is_done("a")
+    board.send(client, graph("y", detached=True, conditions=[["done", "a"]]))
+    assert board.states("a") == ["-"]
+    board.drop_rest()
+
+
+def test_a_result_on_record_stays_there_when_its_job_is_submitted_while_others_read_it():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client, other, worker = board.client(), board.client("bob"), board.worker()
+    read_of(board, client, "a")
+    board.finish(worker, "a", blob=dumps(7))
+    out = board.send(other, graph("a", detached=True))
+    assert sent_keys(out, other, m.KeysInMemory) == ["a"]
+    assert writes(board) == []
+    board.drop_rest()
+
+
+def test_a_condition_is_judged_by_the_record_also_while_the_result_is_given_to_others():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client, other = board.client(), board.client("bob")
+    read_of(board, client, "a")
+    assert board.states("a") == ["no_worker"]  # there is no worker for the constant
+    board.send(other, graph("x", detached=True, conditions=[["done", "a"]]))
+    board.worker()
+    assert board.states("x") == ["processing"]
+    board.drop_rest()
+
+
+def test_a_condition_that_is_judged_later_leaves_the_record_before_the_other_job():
+    board = Board(expected=Members(("id of w",), ()))
+    read = JournalRead([job("x", conditions=[["done", "a"]])], ended={"a": "done"})
+    board.play(SchedulerTick(journal=[read]))
+    forget = m.Ask(request=1, name="forget_jobs", arguments={"keys": ["a"]})
+    board.send(board.client(), forget)
+    (write,) = writes(board)
+    assert [type(entry).__name__ for entry in write.entries] == ["JobChanged", "JobForgotten"]
