@@ -214,8 +214,10 @@ def test_a_value_on_disk_is_read_from_there(tmp_path, wait_until):
         weft.Client(cluster) as client,
     ):
         client.wait_for_workers(2)
-        made = [on(client, 0, make, FEW) for _ in range(16)]
-        weft.wait(made, timeout=WAIT_S)
+        made = []
+        for _ in range(16):  # together they would outrun the disk on a machine that is loaded
+            made.append(on(client, 0, make, FEW))
+            weft.wait(made, timeout=WAIT_S)
         wait_until(lambda: len(list(folder.glob("**/*.spill/*"))) >= 4, WAIT_S)
         # The first ones have left. Nothing of the reader has, so it is a file of the other worker.
         assert on(client, 1, spilled_total, made[0]).result(WAIT_S) == (SUM_OF_FEW, True)
