@@ -51,7 +51,7 @@ def _fail_there(_: int) -> str:
 def may_rename_host() -> None:
     code = _ON_BAD_HOST.partition("os.execv")[0]
     if subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode:
-        pytest.skip("another name of the host needs root")
+        pytest.skip("a second name of the host is missing: run it as root")
 
 
 @pytest.mark.usefixtures("may_rename_host")

@@ -1,4 +1,4 @@
-"""What is left of isolated tasks, whatever they do, when their worker ends: nothing."""
+"""Isolated tasks leave nothing behind when their worker ends, whatever they do."""
 
 from __future__ import annotations
 

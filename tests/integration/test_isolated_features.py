@@ -1,4 +1,4 @@
-"""What tasks use of a cluster, in tasks that run in child processes of their workers."""
+"""Isolated tasks use actors, gangs, locks, queues, events and programs as other tasks do."""
 
 from __future__ import annotations
 

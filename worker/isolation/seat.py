@@ -48,7 +48,7 @@ class SignalGate(SlotGate):
 
 
 class ProgramUsage(AttemptUsage):
-    """What the programs of a call use, whose memory is limited: the worker is to see that."""
+    """Tells the worker how much memory the programs of a call use, which its category limits."""
 
     __slots__ = ("_peak_nbytes", "_seat")
 

@@ -1,4 +1,4 @@
-"""What a call has used of its child, and when that is not looked at."""
+"""An isolated call is measured by what its child has used, unless it was short."""
 
 from __future__ import annotations
 

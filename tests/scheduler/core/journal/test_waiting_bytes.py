@@ -1,4 +1,4 @@
-"""What waits to be recorded is bounded, also while nothing can be recorded."""
+"""The bytes that wait to be recorded are bounded, also while nothing can be recorded."""
 
 from __future__ import annotations
 
