@@ -90,6 +90,10 @@ def on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
             return
         _end_row(state, task, before)
     row = conditions[task] = Conditions()
+    if options.detached:
+        journal_of(state).followers |= dict.fromkeys(
+            (key for _, key in options.conditions), drop_met
+        )
     state.busy[Watched] = None
     for name, when_ms in times.items():
         watched_of(state).times.add(when_ms, task, row, name)
@@ -106,7 +110,6 @@ def on_submitted(state: SchedulerState, task: SchedulerTask) -> None:
         return
     for key in row.unmet:
         watched_of(state).waiters.setdefault(key, {})[task] = None
-        journal_of(state).followers[drop_met] = None
         _watch(state, key)
     if row.is_met:
         _open(state, task)

@@ -6,7 +6,6 @@ met is taken from the record before that changes: it was met once, and counts no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ....protocol.wire.options import ENDED
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from ..state import SchedulerState
 
 
-def drop_met(state: SchedulerState, keys: Iterable[str]) -> None:
+def drop_met(state: SchedulerState, keys: list[str]) -> None:
     """Drop the conditions on these jobs, which have ended, as far as they are met."""
     conditions = conditions_of(state)
     if not conditions:

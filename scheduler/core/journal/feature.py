@@ -263,9 +263,10 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
                 journal.ended[key] = entry.state
         elif error and type(entry) is RowsChanged:
             again.append(entry)  # its array records it again after the same time
+    journal.tell_followers(state, report.dropped)
     for key in report.dropped:
         journal.ended.pop(key, None)
-    journal.tell_followers(state, report.dropped)
+        journal.followers.pop(key, None)
     if again:
         journal.again[report.number] = again
         journal.unrecorded_nbytes += sum(entry.result_nbytes for entry in again)
@@ -386,7 +387,8 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
     journal.tell_followers(state, keys)
     for key in keys:
         for of_keys in (
-            journal.jobs, journal.ended, journal.adding, journal.ending, journal.submitters
+            journal.jobs, journal.ended, journal.followers,
+            journal.adding, journal.ending, journal.submitters,
         ):  # fmt: skip
             of_keys.pop(key, None)
         append(state, JobForgotten(key))

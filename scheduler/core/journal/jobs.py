@@ -97,8 +97,9 @@ class DetachedJobs:
         #: {key: why} of those whose beginning could not be recorded, the latest. It finds its
         #: oldest at once.
         self.unrecorded: OrderedDict[str, str] = OrderedDict()
-        #: {called with keys on record, before these leave it or begin anew: None}
-        self.followers: dict[Callable[[SchedulerState, Iterable[str]], None], None] = {}
+        #: {key: called with it, before its job leaves the record or begins anew}, of the keys that
+        #: other jobs name
+        self.followers: dict[str, Callable[[SchedulerState, list[str]], None]] = {}
         #: {key: its beginning, or its end, that is not recorded yet}. A job may begin anew, so
         #: entries of its key that are not the one here count no more.
         self.adding: dict[str, JobAdded] = {}
@@ -131,8 +132,12 @@ class DetachedJobs:
 
     def tell_followers(self, state: SchedulerState, keys: list[str]) -> None:
         """Tell others that jobs which have ended are to leave the record, or to begin anew."""
-        for follow in self.followers if keys else ():
-            follow(state, keys)
+        followed: dict[Callable[[SchedulerState, list[str]], None], list[str]] = {}
+        for key in keys if self.followers else ():
+            if (follow := self.followers.get(key)) is not None:
+                followed.setdefault(follow, []).append(key)
+        for follow, named in followed.items():
+            follow(state, named)
 
     def is_done(self, key: str) -> bool:
         """Return whether the result of a job is recorded."""

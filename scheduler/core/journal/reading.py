@@ -10,7 +10,6 @@ A failure is that of the task. What the journal has no more is unknown, like any
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages import NO_HASH, SubmitTasks, WantKeys
@@ -77,9 +76,12 @@ def hand_over(state: SchedulerState) -> None:
     if journal.asked:
         return
     for key in [*journal.reading]:
-        if (task := state.tasks.get(key)) is None or not _waits(task):
+        if len(journal.asked) == MAX_KEYS:
+            break
+        if (task := state.tasks.get(key)) is not None and _waits(task):
+            journal.asked.append(key)
+        else:
             del journal.reading[key]
-    journal.asked = [*islice(journal.reading, MAX_KEYS)]
     if journal.asked:
         state.after.append(ReadEnds(journal.asked))
 
