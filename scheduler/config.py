@@ -10,7 +10,7 @@ from ..protocol.trust.security import Security
 from .core.insight.desired import TARGET_S
 from .core.records.presence import Members
 from .core.upkeep.slow_readers import MAX_OUTBOX_NBYTES
-from .journal import Journal
+from .journal.journal import Journal
 
 
 class Keeper(Protocol):

@@ -39,8 +39,8 @@ def journal(action: str, journal: str, copy: Path | None, limit: int) -> None:
     """
     from ...client.insight.jobs import read_job
     from ...protocol.wording import sized
-    from ...scheduler import journal_files
-    from ...scheduler.journal_places import file_of, jobs_at
+    from ...scheduler.journal import files as journal_files
+    from ...scheduler.journal.places import file_of, jobs_at
 
     if action in ("compact", "list") and copy is not None:
         raise click.UsageError(f"{action} takes no COPY")

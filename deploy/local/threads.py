@@ -17,8 +17,8 @@ from ...protocol.net.deadline import unless
 from ...protocol.trust.security import Security
 from ...protocol.wire.levels import Level
 from ...scheduler.config import SchedulerConfig
-from ...scheduler.journal import Journal
-from ...scheduler.journal_places import store_at
+from ...scheduler.journal.journal import Journal
+from ...scheduler.journal.places import store_at
 from ...scheduler.server import SchedulerServer
 from ...worker.config import WorkerConfig
 from ...worker.server import WorkerServer

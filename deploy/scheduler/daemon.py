@@ -31,8 +31,8 @@ from ...protocol.wire.address import Address, parse_address
 from ...protocol.wire.levels import Level
 from ...scheduler.config import SchedulerConfig
 from ...scheduler.core.insight.info import describe_unfinished
-from ...scheduler.journal import Journal
-from ...scheduler.journal_places import store_at
+from ...scheduler.journal.journal import Journal
+from ...scheduler.journal.places import store_at
 from ...scheduler.server import SchedulerServer, run
 from ..http.browser_access import UsedLinks
 from ..processes.child import RESTART_S, KeptServer, Parent

@@ -40,9 +40,9 @@ from ...protocol.wire.address import Address, parse_address
 from ...protocol.wire.levels import Level
 from ...protocol.wire.session import MISSED_HEARTBEATS
 from ...scheduler.config import SchedulerConfig
-from ...scheduler.journal import Journal
-from ...scheduler.journal_places import store_at
-from ...scheduler.journal_sqlite import FILE as JOURNAL_FILE
+from ...scheduler.journal.journal import Journal
+from ...scheduler.journal.places import store_at
+from ...scheduler.journal.sqlite import FILE as JOURNAL_FILE
 from ...scheduler.server import SchedulerServer
 from ..processes.child import Lifeline
 from ..settings import check_free_port, check_own_host, host_of_interface, total_memory

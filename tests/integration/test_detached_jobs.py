@@ -17,7 +17,7 @@ from tests.deploy.cli.test_restarts import real_pid, restarted
 from tests.deploy.daemons import daemon, environment, file_of, run, scheduler
 from weft.client.insight import jobs
 from weft.protocol.errors import QuestionFailed
-from weft.scheduler.journal_files import jobs_in
+from weft.scheduler.journal.files import jobs_in
 
 from .test_scheduler_restarts import locked, note
 

@@ -13,8 +13,6 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.payload import Payload
-from weft.scheduler import journal as module
-from weft.scheduler import journal_outputs, journal_rows
 from weft.scheduler.core.journal.entries import (
     Entry,
     JobAdded,
@@ -32,8 +30,11 @@ from weft.scheduler.core.journal.entries import (
     ValuesDropped,
     WriteJournal,
 )
-from weft.scheduler.journal import Journal
-from weft.scheduler.journal_places import jobs_at, store_at
+from weft.scheduler.journal import journal as module
+from weft.scheduler.journal import outputs as journal_outputs
+from weft.scheduler.journal import rows as journal_rows
+from weft.scheduler.journal.journal import Journal
+from weft.scheduler.journal.places import jobs_at, store_at
 
 
 class Opened:

@@ -8,11 +8,11 @@ import pytest
 
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.payload import Payload
-from weft.scheduler import journal as module
-from weft.scheduler import journal_arrays
 from weft.scheduler.core.arrays.records import NONE_BLOB
 from weft.scheduler.core.journal.entries import JobEnded, JobForgotten, RowEnded, RowsChanged
-from weft.scheduler.journal_places import jobs_at
+from weft.scheduler.journal import arrays as journal_arrays
+from weft.scheduler.journal import journal as module
+from weft.scheduler.journal.places import jobs_at
 
 from .test_journal import Opened, job, read_again
 

@@ -10,9 +10,9 @@ import pytest
 from tests.scheduler.test_journal import Opened, job, read_again
 from weft.protocol.errors import ConfigError
 from weft.scheduler.core.journal.entries import JobForgotten
-from weft.scheduler.journal import Journal
-from weft.scheduler.journal_files import backup, compact, file_in, restore
-from weft.scheduler.journal_sqlite import SqliteStore
+from weft.scheduler.journal.files import backup, compact, file_in, restore
+from weft.scheduler.journal.journal import Journal
+from weft.scheduler.journal.sqlite import SqliteStore
 
 
 @pytest.fixture

@@ -20,12 +20,12 @@ from tests.postgresql import PostgresqlServer
 from tests.scheduler.test_journal import Opened, job, read_again
 from weft.protocol.errors import CommError, ConfigError, TakenOver
 from weft.protocol.trust.security import Security
-from weft.scheduler import journal_postgresql as module
 from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core.journal.entries import JobEnded, JournalWritten, WriteJournal
-from weft.scheduler.journal import Journal
-from weft.scheduler.journal_places import jobs_at, store_at
-from weft.scheduler.journal_rows import FORM, drop_oldest
+from weft.scheduler.journal import postgresql as module
+from weft.scheduler.journal.journal import Journal
+from weft.scheduler.journal.places import jobs_at, store_at
+from weft.scheduler.journal.rows import FORM, drop_oldest
 from weft.scheduler.server import SchedulerServer
 
 
@@ -289,7 +289,7 @@ def test_a_wrong_url_is_said_without_the_password(url, text):
 
 
 def test_a_missing_driver_is_said_with_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "weft.scheduler.journal_postgresql")
+    monkeypatch.delitem(sys.modules, "weft.scheduler.journal.postgresql")
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigError, match=r"pip install 'weft\[postgres\]'"):
         store_at("postgresql://ann@db/jobs")

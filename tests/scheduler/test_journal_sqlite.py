@@ -12,7 +12,6 @@ import pytest
 from tests.scheduler.test_journal import Opened, cron, job, read_again
 from weft.protocol.errors import ConfigError
 from weft.protocol.wire import messages as m
-from weft.scheduler import journal_rows
 from weft.scheduler.core.journal.entries import (
     JobChanged,
     JobEnded,
@@ -21,10 +20,11 @@ from weft.scheduler.core.journal.entries import (
     ValueKept,
     WriteJournal,
 )
-from weft.scheduler.journal_files import jobs_in
-from weft.scheduler.journal_outputs import drop_oldest_outputs, record_outputs
-from weft.scheduler.journal_rows import FORM
-from weft.scheduler.journal_sqlite import SqliteStore
+from weft.scheduler.journal import rows as journal_rows
+from weft.scheduler.journal.files import jobs_in
+from weft.scheduler.journal.outputs import drop_oldest_outputs, record_outputs
+from weft.scheduler.journal.rows import FORM
+from weft.scheduler.journal.sqlite import SqliteStore
 
 
 @pytest.fixture

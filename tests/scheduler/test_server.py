@@ -45,8 +45,8 @@ from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.upkeep import turns
 from weft.scheduler.core.upkeep.slow_readers import slow_readers_of
 from weft.scheduler.core.upkeep.turns import FULL_COST, SLICE_COST, cost_of
-from weft.scheduler.journal import Journal
-from weft.scheduler.journal_sqlite import SqliteStore
+from weft.scheduler.journal.journal import Journal
+from weft.scheduler.journal.sqlite import SqliteStore
 from weft.scheduler.measuring import RECENT_S, Meter
 from weft.scheduler.server import SchedulerServer
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgpack
 
-from ..protocol.wire.failure import Failure
-from ..protocol.wire.payload import Blob, Payload
-from .core.journal.entries import ValueKept, ValuesDropped
-from .journal_store import Database
+from ...protocol.wire.failure import Failure
+from ...protocol.wire.payload import Blob, Payload
+from ..core.journal.entries import ValueKept, ValuesDropped
+from .store import Database
 
 #: Databases of the first form may lack it, and earlier versions do not look at it.
 TABLE: Final = """

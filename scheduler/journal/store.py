@@ -1,6 +1,6 @@
 """What the journal needs of a database, of whatever kind. A part of the shell.
 
-The statements are the same for all (`journal_rows`, `journal_values`): those of SQLite, as far as
+The statements are the same for all (`rows`, `values`): those of SQLite, as far as
 others understand them. A store knows how to open its database, what a transaction is, and what its
 errors mean.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ..protocol.errors import WeftError
+from ...protocol.errors import WeftError
 
 T = TypeVar("T")
 

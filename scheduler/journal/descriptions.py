@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgpack
 
-from ..protocol.array_rows import ArrayRows
-from ..protocol.errors import InvalidSchedule
-from ..protocol.recurrence import upcoming_ms
-from .core.journal.entries import PENDING
+from ...protocol.array_rows import ArrayRows
+from ...protocol.errors import InvalidSchedule
+from ...protocol.recurrence import upcoming_ms
+from ..core.journal.entries import PENDING
 
 #: A job whose result is with workers, as the database has it.
 MADE: Final = "made"

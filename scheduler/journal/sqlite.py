@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from ..protocol.errors import ConfigError
-from .journal_rows import FORM, steps_from
-from .journal_store import Database, RowError, StorageError, T
+from ...protocol.errors import ConfigError
+from .rows import FORM, steps_from
+from .store import Database, RowError, StorageError, T
 
 FILE: Final = "journal.sqlite"
 _BUSY_S: Final = 5.0

@@ -1,6 +1,6 @@
 """The rows of jobs in the database of the journal, and its tables. A part of the shell.
 
-The statements about jobs stand here, those about durable values in `journal_values`.
+The statements about jobs stand here, those about durable values in `values`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgpack
 
-from ..protocol.wire.payload import Blob
-from .core.journal.entries import (
+from ...protocol.wire.payload import Blob
+from ..core.journal.entries import (
     JobAdded,
     JobChanged,
     JobEnded,
@@ -24,16 +24,16 @@ from .core.journal.entries import (
     ValueKept,
     ValuesDropped,
 )
-from .journal_arrays import ARRAY_TABLES, change_rows, drop_oldest_rows, forget_arrays
-from .journal_descriptions import COLUMNS, MADE, OPEN
-from .journal_outputs import (
+from .arrays import ARRAY_TABLES, change_rows, drop_oldest_rows, forget_arrays
+from .descriptions import COLUMNS, MADE, OPEN
+from .outputs import (
     OUTPUT_TABLES,
     drop_oldest_outputs,
     forget_outputs,
     record_outputs,
 )
-from .journal_store import Database
-from .journal_values import (
+from .store import Database
+from .values import (
     TABLE,
     drop_values,
     joined,

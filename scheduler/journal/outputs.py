@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgpack
 
-from .core.journal.entries import OutputRecorded
-from .journal_store import Database
+from ..core.journal.entries import OutputRecorded
+from .store import Database
 
 #: Kept of all jobs; the oldest go first.
 MAX_NBYTES: Final = 1 << 30

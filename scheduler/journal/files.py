@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from ..protocol.errors import ConfigError
-from .journal_arrays import with_rows
-from .journal_descriptions import COLUMNS, COLUMNS_1, described
-from .journal_rows import FORM, jobs_listed
-from .journal_sqlite import FILE
+from ...protocol.errors import ConfigError
+from .arrays import with_rows
+from .descriptions import COLUMNS, COLUMNS_1, described
+from .rows import FORM, jobs_listed
+from .sqlite import FILE
 
 #: Pages of one step. Between two the scheduler can write.
 _STEP_PAGES: Final = 256

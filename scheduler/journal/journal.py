@@ -2,7 +2,7 @@
 
 One thread writes it. Entries that come while it commits are one transaction with all that has come
 by then, so the price of a commit is shared, and the loop never waits for the database. What is
-reported as recorded is committed. `journal_sqlite` knows what kind of database it is.
+reported as recorded is committed. `sqlite` knows what kind of database it is.
 
 What storage refuses (a full disk, a locked or damaged file) is reported to who asked. Any other
 exception is a bug of weft: it ends the thread, and is passed on, since nobody would be answered.
@@ -19,14 +19,13 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final
 
-from ..protocol.errors import TakenOver
-from ..protocol.wire.failure import data_lost
-from ..protocol.wire.message import Message
-from ..protocol.wire.messages import NO_HASH, Answer, Ask, AskFailed
-from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
-from ..protocol.wire.options import DONE, LOST
-from . import journal_arrays as arrays
-from .core.journal.entries import (
+from ...protocol.errors import TakenOver
+from ...protocol.wire.failure import data_lost
+from ...protocol.wire.message import Message
+from ...protocol.wire.messages import NO_HASH, Answer, Ask, AskFailed
+from ...protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER
+from ...protocol.wire.options import DONE, LOST
+from ..core.journal.entries import (
     EndsRead,
     Entry,
     JobAdded,
@@ -39,9 +38,10 @@ from .core.journal.entries import (
     RowsChanged,
     WriteJournal,
 )
-from .journal_descriptions import MADE, OPEN, described
-from .journal_outputs import output_of
-from .journal_rows import (
+from . import arrays
+from .descriptions import MADE, OPEN, described
+from .outputs import output_of
+from .rows import (
     RECORDERS,
     counts_of,
     drop_oldest,
@@ -54,8 +54,8 @@ from .journal_rows import (
     recorded_job,
     result_of,
 )
-from .journal_store import Database, JournalStore, RowError, StorageError
-from .journal_values import joined, read_values
+from .store import Database, JournalStore, RowError, StorageError
+from .values import joined, read_values
 
 _log = logging.getLogger("weft.scheduler")
 #: The oldest are looked for after so many transactions, or bytes of results.

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import msgpack
 
-from ..protocol.array_rows import ArrayRows, row_of_key
-from ..protocol.wire.options import ENDS
-from .core.arrays.records import CHUNK, DONE_WITH_NONE, NONE_BLOB, STATES
-from .core.journal.entries import PENDING, RowsChanged
-from .journal_descriptions import OPEN
-from .journal_store import Database
-from .journal_values import joined, packed_failure, parts
+from ...protocol.array_rows import ArrayRows, row_of_key
+from ...protocol.wire.options import ENDS
+from ..core.arrays.records import CHUNK, DONE_WITH_NONE, NONE_BLOB, STATES
+from ..core.journal.entries import PENDING, RowsChanged
+from .descriptions import OPEN
+from .store import Database
+from .values import joined, packed_failure, parts
 
 #: Rows of which more is kept than their states, of all arrays; and the bytes of their results.
 MAX_KEPT: Final = 1_000_000

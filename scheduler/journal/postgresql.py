@@ -30,10 +30,10 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-from ..protocol.database_urls import schema_of, shown
-from ..protocol.errors import CommError, ConfigError, TakenOver, WeftError
-from .journal_rows import FORM, steps_from
-from .journal_store import Database, FoundRows, RowError, StorageError, T
+from ...protocol.database_urls import schema_of, shown
+from ...protocol.errors import CommError, ConfigError, TakenOver, WeftError
+from .rows import FORM, steps_from
+from .store import Database, FoundRows, RowError, StorageError, T
 
 #: The time in which a server may come back, before work fails.
 PATIENCE_S: Final = 30.0

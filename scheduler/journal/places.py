@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from ..protocol.database_urls import check_url, is_url, schema_of, shown
-from ..protocol.errors import ConfigError
-from ..protocol.wording import how_to_install
-from .journal_arrays import with_rows
-from .journal_descriptions import described
-from .journal_files import file_in, jobs_in
-from .journal_rows import jobs_listed
-from .journal_sqlite import SqliteStore
-from .journal_store import Database, JournalStore, StorageError
+from ...protocol.database_urls import check_url, is_url, schema_of, shown
+from ...protocol.errors import ConfigError
+from ...protocol.wording import how_to_install
+from .arrays import with_rows
+from .descriptions import described
+from .files import file_in, jobs_in
+from .rows import jobs_listed
+from .sqlite import SqliteStore
+from .store import Database, JournalStore, StorageError
 
 #: What PostgreSQL has in the place of a command for files.
 _ADVICE: Final = {
@@ -48,7 +48,7 @@ def store_at(place: str, *, may_make: bool = True) -> JournalStore:
     check_url(place, "journal")
     try:
         # Not at the top: it is an extra, and takes a tenth of a second.
-        from .journal_postgresql import PostgresqlStore
+        from .postgresql import PostgresqlStore
     except ImportError as error:
         raise ConfigError(
             f"a journal in PostgreSQL needs the package psycopg ({error}): "
