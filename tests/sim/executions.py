@@ -19,11 +19,12 @@ class Executions:
         self._sim = sim
         #: {key: {attempt: the attempts whose values it reads}}
         self._begun: dict[str, dict[int, list[int]]] = {}
-        #: Attempts that ran, or whose values were, at workers that were ended for a task.
+        #: Attempts that ran, or whose values were, at workers that were ended for a task; or whose
+        #: values were let go, since every worker left.
         self._lost: set[int] = set()
 
     def lose(self, attempts: Iterable[int]) -> None:
-        """Note what a worker has that is ended, since a task did not end there in time."""
+        """Note what is lost with a worker, and may have to run again."""
         self._lost.update(attempts)
 
     def begin(self, task: WorkerTask, spec: Spec) -> None:

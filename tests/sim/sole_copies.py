@@ -20,6 +20,7 @@ class SoleCopies:
 
     def __init__(self, sim: Simulation, core: SchedulerState) -> None:
         self._probes = sim.world.probes
+        self._executions = sim.executions
         self._core = core
         #: {peer: {attempt: None}} of those that are to be dropped, and that were looked at
         self._dropped: dict[int, dict[int, None]] = {}
@@ -55,12 +56,12 @@ class SoleCopies:
         if leaver is None or leaver.drops:
             return
         going = [one for one, other in by_worker.items() if other.may_go or other.drops]
-        sole = [
-            task
-            for task in ws.has_what
-            if is_needed(task) and all(holder in going for holder in task.replicas)
-        ]
+        last = [task for task in ws.has_what if all(one in going for one in task.replicas)]
+        sole = [task for task in last if is_needed(task)]
         assert not sole, f"{ws} is let go, and nobody else has {sole}"
+        if all(one.is_leaving for one in self._core.workers.values()):
+            # None could take what each client has got: who wants it later has it run again.
+            self._executions.lose(task.attempt for task in last)
 
     def sent(self, peer: int) -> None:
         """Note that what there was for a peer is sent."""
