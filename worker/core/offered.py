@@ -134,6 +134,11 @@ class Offered:
     def _may_begin(self, amounts: Amounts, n_idle: int) -> bool:
         return self.n_seats_for(amounts) <= n_idle and self.fit(amounts)
 
+    def n_seats_missing(self, n_idle: int) -> int:
+        """Return how many more idle seats would let a task with several cores begin; 0 = none."""
+        asked = [self.n_seats_for(one) for one in self.queues if one and self.fit(one)]
+        return min((n - n_idle for n in asked if n > max(n_idle, 1)), default=0)
+
     def note_passed(self, n_idle: int, now: float) -> None:
         """Note which queues are passed over."""
         for amounts in self.queues:

@@ -193,6 +193,24 @@ def _is_enough(state: WorkerState) -> bool:
     return n_blocked > MANY_BLOCKED + MORE_BLOCKED * is_last
 
 
+def open_kept(state: WorkerState, n: int) -> bool:
+    """Let so many kept seats be idle, for a task with several cores; return whether they are.
+
+    The holder of the limit, at whichever worker, may wait for it. Its parked tasks are blocked
+    from now on for the scheduler, too.
+    """
+    kept = state.seats
+    if not 1 <= n <= kept.n_kept or len(kept.blocked) > MANY_BLOCKED + MORE_BLOCKED:
+        return False
+    kept.n_kept -= n
+    parked = [attempt for attempt in kept.blocked.values() if attempt in kept.parked][:n]
+    for attempt in parked:
+        del kept.parked[attempt]
+        _give_seat(state)
+    state.to_scheduler.append(report_of(state, parked))
+    return True
+
+
 def report_of(state: WorkerState, attempts: list[int]) -> AttemptsBlocked:
     """Return the report of these attempts, each of which waits."""
     waits = [state.seats.waits_for.get(attempt, {}) for attempt in attempts]

@@ -33,6 +33,8 @@ def dispatch(state: WorkerState, here: Slot | None) -> None:
     while offered.n:
         found = offered.next_queue(len(idle), state.now, may_keep=seats.may_keep(state))
         if found is None:
+            if state.seats.n_kept and seats.open_kept(state, offered.n_seats_missing(len(idle))):
+                continue
             offered.note_passed(len(idle), state.now)
             return
         amounts, queue = found

@@ -6,6 +6,8 @@ import pytest
 
 from tests.worker.builders import SLOW, Hands, assign, running, start_all
 from weft.protocol.amounts import BESIDE, CORES, asked_by_cores
+from weft.protocol.wire.messages import AttemptsBlocked
+from weft.worker.core import seats
 from weft.worker.core.offered import PATIENCE_S
 
 
@@ -174,3 +176,21 @@ def test_a_slot_that_has_its_seat_again_at_once_is_not_woken_beside_its_thread()
     finish(worker, "b")  # its slot sat beside the only seat, which two halves share
     assert start_all(worker) == ["a", "c"]
     assert worker.n_runs == n_runs
+
+
+def test_a_task_with_several_cores_takes_the_seats_that_are_kept_for_waits_of_a_limit(monkeypatch):
+    """The holder of the limit, at another worker, may wait for it."""
+    monkeypatch.setattr(seats, "MANY_BLOCKED", 0)
+    monkeypatch.setattr(seats, "MORE_BLOCKED", 2)
+    worker = Hands(2)
+    worker.receive(assign("1 limited", "2 plain", function=SLOW))
+    start_all(worker)
+    assert worker.block(slot_of(worker, "limited"), may_park=True) == []
+    assert worker.state.seats.n_kept == 1
+    worker.receive(assign("3 wide", function=SLOW, resources=asked_by_cores(2)))
+    assert worker.state.seats.n_kept == 1, "the plain one still takes a seat"
+    sent = worker.report(slot_of(worker, "plain"), duration_us=1_000_000)
+    blocked = [one for one in sent if isinstance(one, AttemptsBlocked)]
+    assert blocked == [AttemptsBlocked(attempts=[1])], "for the scheduler it has no thread now"
+    assert "wide" in start_all(worker)
+    assert (worker.state.seats.n_kept, worker.state.seats.parked) == (0, {})
