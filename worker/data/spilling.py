@@ -93,6 +93,11 @@ class Spiller:
         #: set while nobody has to wait
         self._room = threading.Event()
         self._room.set()
+        #: one who adds waits for the next look, to be told whether there is room
+        self._is_asked = False
+        #: of the two above
+        self._asking = threading.Lock()
+        self._is_pressed = False
         self.thread = threading.Thread(target=self._run, name="weft-spill", daemon=True)
         self._writers: ThreadPoolExecutor | None = None
         self._is_closed = False
@@ -141,9 +146,16 @@ class Spiller:
     def relieve(self, values: list[Any]) -> None:
         """Have room made, and wait for it if memory is nearly full. For a thread between tasks.
 
-        It has these values, which it has put into the store, and gives them up.
+        It has these values, which it has put into the store, and gives them up. The memory is
+        looked at before it goes on: the thread that decides may be late on a busy machine, and what
+        is added until it comes is more than there is.
         """
         values.clear()
+        if self.plan.is_nearly_full(self._store.nbytes, self._resident()):
+            with self._asking:
+                if not self._is_closed:
+                    self._is_asked = True
+                    self._room.clear()
         self.wake()
         self._room.wait(_MOST_WAIT_S)
 
@@ -161,9 +173,13 @@ class Spiller:
 
     def stop(self) -> None:
         """End the threads; the last one removes all files."""
-        self._is_closed = True
-        self._room.set()
+        self._let_go()
         self._events.put(None)
+
+    def _let_go(self) -> None:
+        with self._asking:
+            self._is_closed = True
+            self._room.set()
 
     # --- On the thread that decides ---------------------------------------------------------------
 
@@ -176,6 +192,7 @@ class Spiller:
             logger.exception("a bug of weft: no result leaves the memory of this worker any more")
         finally:
             self._press(is_pressed=False)
+            self._let_go()
             self._store.forget_watch()
         if self._writers is not None:
             self._writers.shutdown(cancel_futures=True)
@@ -192,7 +209,7 @@ class Spiller:
                 event = self._events.get_nowait()
 
     def _look(self) -> None:
-        self._is_woken = False
+        self._is_woken = self._is_asked = False
         store, plan = self._store, self.plan
         self._last_resident = self._resident()
         plan.measured(store.nbytes, self._last_resident)
@@ -207,8 +224,13 @@ class Spiller:
         elif not store.files:
             store.load = store.load_plain
             store.marks.clear()
-        if (plan.is_pressed and not self._is_closed) is self._room.is_set():
-            self._press(is_pressed=plan.is_pressed)
+        if (is_pressed := plan.is_pressed and not self._is_closed) is not self._is_pressed:
+            self._press(is_pressed=is_pressed)
+        with self._asking:
+            if is_pressed:
+                self._room.clear()
+            elif not self._is_asked:  # else the next look answers
+                self._room.set()
         self._report()
 
     def _write(self, folder: SpillFolder, now: float) -> None:
@@ -219,12 +241,8 @@ class Spiller:
             self._writers.submit(self._write_one, folder, attempt)
 
     def _press(self, *, is_pressed: bool) -> None:
-        if is_pressed:
-            self._store.watched = 0  # whatever they add
-            self._room.clear()
-        else:
-            self._store.watched = self._watched
-            self._room.set()
+        self._is_pressed = is_pressed
+        self._store.watched = 0 if is_pressed else self._watched  # 0 = whatever they add
         self._pressed(is_pressed)
 
     def _report(self) -> None:

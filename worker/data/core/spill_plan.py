@@ -104,9 +104,13 @@ class SpillPlan:
         self.is_paused = (resident or managed) > self.pause
         self._press()
 
+    def is_nearly_full(self, managed: int, resident: int) -> bool:
+        """Return whether those who add are to wait, if room can be made; see `measured`."""
+        return managed > self.spill or resident > self.pause
+
     def _press(self) -> None:
-        short = self._managed > self.spill or self._resident > self.pause
-        self.is_pressed = short and bool(self.writing)
+        is_full = self.is_nearly_full(self._managed, self._resident)
+        self.is_pressed = is_full and bool(self.writing)
 
     def choose(self, values: Values, n: int, now: float) -> list[int]:
         """Choose up to `n` values to be written, as long as more are to leave."""
