@@ -33,7 +33,7 @@ from ...protocol.host.after_import import after_import, forget, loaded_module
 from ...protocol.host.forks import after_fork
 from ...protocol.host.process_role import is_worker_process
 from ..future import join_dask
-from ..shell.in_task import context_here, is_in_task
+from ..shell.in_task import context_here, is_awaiting, is_in_task
 
 if TYPE_CHECKING:
     from ..client import Client
@@ -99,8 +99,12 @@ class _ConfiguredClient:
     @property
     def asynchronous(self) -> bool:
         client = _find_client(opens=False)
-        # dask wants values at once. A task may block its own event loop; its seat is given up.
-        return client is not None and not is_in_task() and client.asynchronous
+        # dask wants values at once. A task may block its own event loop; its seat is given up. So
+        # may a coroutine for which a thread of a blocking client waits.
+        if client is None or is_in_task() or is_awaiting():
+            return False
+        is_asynchronous: bool = client.asynchronous
+        return is_asynchronous
 
     @property
     def get(self) -> Callable[..., Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import WaitingCycle
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from ..core.tasks import FutureState
 
 _MODULE: Final = f"{__name__.partition('.')[0]}.worker.context"
+
+#: Event loops in which all clients are awaited.
+_awaiting: Final[set[Any]] = set()
 
 
 def has_tasks() -> bool:
@@ -44,12 +49,33 @@ def awaits_here(is_asynchronous: bool) -> bool:
     Args:
         is_asynchronous: whether they are awaited outside of tasks.
     """
+    if is_awaiting():
+        return True
     context = sys.modules.get(_MODULE)
     if context is None or not context.is_in_task():
         return is_asynchronous
     if asyncio._get_running_loop() is None:
         return False
     return is_asynchronous or context.is_in_coroutine()
+
+
+def is_awaiting() -> bool:
+    """Return whether the calls of all clients are awaited in the event loop that runs here."""
+    return bool(_awaiting) and asyncio._get_running_loop() in _awaiting
+
+
+@contextlib.contextmanager
+def awaiting() -> Iterator[None]:
+    """Have the calls of all clients, also of blocking ones, awaited in the loop that runs here.
+
+    Set `may_be_asynchronous` of the engine first.
+    """
+    loop = asyncio.get_running_loop()
+    _awaiting.add(loop)
+    try:
+        yield
+    finally:
+        _awaiting.discard(loop)
 
 
 def owner_here() -> str:
