@@ -1,7 +1,7 @@
-"""The two things that the client uses of the packages above it, `deploy` and the façade.
+"""What the client uses of the packages above it: `deploy`, `compat` and the façade.
 
 They import this package, and so it imports none of them: the façade, which is imported before any
-module here, assigns both functions. They import what they return, and nothing else here may be
+module here, assigns these functions. They import what they need, and nothing else here may be
 heavy.
 """
 
@@ -14,3 +14,5 @@ from typing import Any
 local_cluster: Callable[[], Any]
 #: Makes the backend "weft" of joblib.
 joblib_backend: Callable[..., object]
+#: Has errors of dask.distributed name what lets it find clients of weft, while some are open.
+note_what_to_install: Callable[[bool], None]

@@ -28,8 +28,10 @@ else:
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ["client", "deploy", "protocol", "scheduler", "worker"]
-#: Where source lies: the five folders, and the graph engines beside the façade.
-ROOMS = [*FOLDERS, "weft/graphs"]
+#: Packages that lie beside the façade.
+BESIDE = ["compat", "graphs"]
+#: Where source lies: the five folders, and what lies beside the façade.
+ROOMS = [*FOLDERS, *(f"weft/{name}" for name in BESIDE)]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 
@@ -87,7 +89,7 @@ def test_every_folder_with_code_is_a_listed_package():
 def test_every_package_has_an_init():
     for package in SETUPTOOLS["packages"]:
         below = package.removeprefix("weft.").replace(".", "/")
-        folder = ROOT / ("weft" if package.startswith("weft.graphs") else "") / below
+        folder = ROOT / ("weft" if below.split("/")[0] in BESIDE else "") / below
         assert (folder / "__init__.py").is_file(), folder
 
 
@@ -103,7 +105,7 @@ def test_weft_holds_the_facade_and_one_link_for_each_folder():
     others = {p.name for p in (ROOT / "weft").iterdir() if not p.is_symlink()}
     modules = {"__init__.py", "__main__.py", "joblib.py", "multiprocessing.py", "threaded.py"}
     modules |= {"timeline.py"}
-    assert others - {"__pycache__"} == modules | {"py.typed", "graphs"}
+    assert others - {"__pycache__"} == modules | {"py.typed", *BESIDE}
 
 
 def test_weft_is_imported_where_the_working_directory_holds_a_clone_called_weft(tmp_path):

@@ -12,6 +12,7 @@ This module is the façade: it loads each public name from its module at first u
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from .client import upper_packages as _above
@@ -216,8 +217,23 @@ def _joblib_backend(**options: Any) -> object:
     return WeftBackend(**options)
 
 
+def _note_what_to_install(begins: bool) -> None:
+    from .compat.notes import note_what_to_install, take_notes_back
+
+    if begins:
+        note_what_to_install()
+    else:
+        take_notes_back()
+
+
 _above.local_cluster = _local_cluster
 _above.joblib_backend = _joblib_backend
+_above.note_what_to_install = _note_what_to_install
+
+if _as_distributed := os.environ.get("WEFT_AS_DISTRIBUTED"):
+    from .compat.distributed import install_if_set
+
+    install_if_set(_as_distributed)
 
 if not TYPE_CHECKING:  # a checker that saw this function would accept any name
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.errors import ClientClosed, ConfigError, NotInTask
 from ...protocol.host.process_role import is_worker_process
 from ...protocol.values.serialize import set_future_binder
+from .. import upper_packages
 from ..core.events import Want
 from ..core.tasks import NEW
 from ..dask import default as dask_default
@@ -57,6 +58,7 @@ def opened(client: Client[Any], holdings: Holdings, timeout: float, *, as_defaul
     _open_clients[client] = watch(client, holdings, timeout)
     set_future_binder(bind_future)
     offer_backend()
+    upper_packages.note_what_to_install(True)
     if as_default:
         still_open = [ref for ref in _earlier if ref() in _open_clients]
         _earlier[:] = [*still_open, *map(weakref.ref, _default)]
@@ -75,6 +77,7 @@ def closed(client: Client[Any]) -> None:
     if client in _default:
         _default[:] = _take_earlier()
     if not _open_clients:
+        upper_packages.note_what_to_install(False)
         set_future_binder(None)
 
 
@@ -101,7 +104,7 @@ def find_current(*, allow_global: bool = True) -> Client[Any]:
         raise ClientClosed("no client was made the current one here: use `client.as_current()`")
     if _default:
         return _default[0]
-    candidates = _all_open()
+    candidates = all_open()
     if len(candidates) > 1:
         raise ClientClosed(
             f"{len(candidates)} clients are open, and none of them is the default: "
@@ -170,14 +173,14 @@ def future_of(engine: Engine, key: str) -> Future:
     return future
 
 
-def _all_open() -> list[Client[Any]]:
+def all_open() -> list[Client[Any]]:
     # `keyrefs` copies in one step; iterating over the dictionary fails if entries are added.
     return [client for ref in _open_clients.keyrefs() if (client := ref()) is not None]
 
 
 def close_all() -> None:
     """Close the open clients, because the program ends. Clusters end after them."""
-    for client in _all_open():
+    for client in all_open():
         if not client.is_in_callers_loop:
             with contextlib.suppress(RuntimeError, ClientClosed, ConfigError):
                 client._close(_EXIT_TIMEOUT_S)

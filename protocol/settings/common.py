@@ -31,6 +31,16 @@ LOG_LEVEL: Final[Setting[str]] = Setting(
     "info",
     "Least level of the lines that are written to standard error.",
 )
+AS_DISTRIBUTED: Final = Setting(
+    "as-distributed",
+    Flag(),
+    False,
+    "Let libraries that import dask.distributed find weft's client and primitives, as "
+    "weft.compat.distributed.install() does. Only the environment can set it, to 1, and `import "
+    "weft` alone reads it.",
+    has_option=False,
+    in_files=False,
+)
 TRUST_MOUNTED_SECRETS: Final = Setting(
     "trust-mounted-secrets",
     Flag(),
