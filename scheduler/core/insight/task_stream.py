@@ -11,6 +11,9 @@ So a reader that is slow, or was away, is told how many attempts it has missed.
 Workers state times by their own clocks. An attempt cannot have ended after its report came, so the
 least difference between the two is what a clock is behind, and the time that the fastest report
 took. With it times become those of the scheduler's clock.
+
+The question `task_times` is the same for whoever may only look: it has what a picture of the
+attempts shows, and switches recording on for seconds, not for an hour.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ MAX_ROWS: Final = 100_000
 MAX_CHARS: Final = 32 << 20
 #: The longest time for which one question has times recorded, seconds.
 MAX_KEEP_S: Final = 3600.0
+#: The same for a question that takes the view token: what is left on by a page that was closed.
+MAX_LOOK_S: Final = 15.0
 #: Workers whose clocks are known.
 MAX_OFFSETS: Final = 10_000
 #: Attempts, and reports, of one page of an answer.
@@ -48,6 +53,7 @@ class StreamReport(NamedTuple):
 
     worker: str
     address: str
+    host: str
     #: seconds that are added to its times to make them times of the scheduler's clock
     offset_s: float
     times: m.AttemptTimes
@@ -179,7 +185,9 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
                 options.append(shown)
         kind_of.append(place)
     stream.reports.append(
-        StreamReport(ws.name, ws.address, offset_s, message, keys, kinds, options, kind_of),
+        StreamReport(
+            ws.name, ws.address, ws.host, offset_s, message, keys, kinds, options, kind_of
+        ),
         len(keys),
         sum(map(len, keys)) + sum(map(len, message.types)),
     )
@@ -199,9 +207,24 @@ def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
     `to_unix_s` is added to times of the scheduler's clock to make them seconds since 1970, and
     `now_unix_s` is that clock's time at the answer.
     """
+    return _answer(state, arguments, page, MAX_KEEP_S, _described)
+
+
+def ask_task_times(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return the same with what a picture shows: neither options nor results of tasks."""
+    return _answer(state, arguments, page, MAX_LOOK_S, _drawn)
+
+
+def _answer(
+    state: SchedulerState,
+    arguments: Info,
+    page: str,
+    max_keep_s: float,
+    describe: Callable[[StreamReport, int], Info],
+) -> Page:
     keep_s = arguments.get("keep_s", 0)
-    if type(keep_s) not in (int, float) or not 0 <= keep_s <= MAX_KEEP_S:
-        raise BadArgument(f"keep_s= is a number of seconds up to {MAX_KEEP_S:g}")
+    if type(keep_s) not in (int, float) or not 0 <= keep_s <= max_keep_s:
+        raise BadArgument(f"keep_s= is a number of seconds up to {max_keep_s:g}")
     after = arguments.get("after", "")
     if type(after) is not str:
         raise BadArgument("after= is the cursor of an answer")
@@ -218,7 +241,7 @@ def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
     start = min(position, ring.end) if is_known else ring.first
     end = min(limit, ring.end) if is_known and page else ring.end
     first = max(start, ring.first)
-    reports, stop = _reports(ring, first, end)
+    reports, stop = _reports(ring, first, end, describe)
     started = state.now if state.started is None else state.started
     cursor = f"{state.epoch}.{stop}"
     to_unix_s = state.epoch / 1e9 - started
@@ -232,7 +255,12 @@ def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
     return info, f"{cursor}.{end}" if stop < end else ""
 
 
-def _reports(ring: Ring[StreamReport], first: int, end: int) -> tuple[list[Info], int]:
+def _reports(
+    ring: Ring[StreamReport],
+    first: int,
+    end: int,
+    describe: Callable[[StreamReport, int], Info],
+) -> tuple[list[Info], int]:
     """Return reports from the one with position `first` on, and the position after the last."""
     found: list[Info] = []
     n_left = N_ROWS
@@ -243,7 +271,7 @@ def _reports(ring: Ring[StreamReport], first: int, end: int) -> tuple[list[Info]
             return found, position
         skip = max(first - position, 0)
         if skip < len(report.keys):
-            found.append(_described(report, skip))
+            found.append(describe(report, skip))
             n_left -= len(report.keys) - skip
     return found, max(first, end)
 
@@ -266,6 +294,28 @@ def _described(report: StreamReport, skip: int) -> Info:
     }
 
 
+def _drawn(report: StreamReport, skip: int) -> Info:
+    """Return of a report without its first rows what a picture shows."""
+    times = report.times
+    failed = times.failed[skip:]
+    return {
+        "worker": report.worker,
+        "host": report.host,
+        "offset_s": report.offset_s,
+        "keys": report.keys[skip:],
+        "functions": [name for name, _ in report.kinds],
+        "function_of": report.kind_of[skip:],
+        "ended_us": times.ended_us[skip:],
+        "durations_us": times.durations_us[skip:],
+        "threads": times.threads[skip:],
+        "waited_us": times.waited_us[skip:],
+        "arrived_us": times.arrived_us[skip:],
+        "fetched_us": times.fetched_us[skip:],
+        # [row, the type of what it raised]
+        "raised": [[row, times.types[skip + row]] for row, raised in enumerate(failed) if raised],
+    }
+
+
 # -- invariants ------------------------------------------------------------------------------------
 #: {what holds: what breaks it}
 STREAM_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]] = {
@@ -284,8 +334,11 @@ STREAM_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
 FEATURE: Final = Feature(
     name="task stream",
     records=(TaskStream,),
-    # It has workers report more than they do otherwise.
-    questions={"task_stream": Question(ask_task_stream, Level.CLIENT)},
+    questions={
+        # It has workers report more than they do otherwise, and has what users say of their tasks.
+        "task_stream": Question(ask_task_stream, Level.CLIENT),
+        "task_times": Question(ask_task_times),
+    },
     handlers={m.AttemptTimes: on_attempt_times},
     invariants=STREAM_INVARIANTS,
     worker_connected=(greet_worker,),

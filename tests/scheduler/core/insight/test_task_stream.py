@@ -7,7 +7,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight import task_stream
-from weft.scheduler.core.insight.task_stream import MAX_KEEP_S, stream_of
+from weft.scheduler.core.insight.task_stream import MAX_KEEP_S, MAX_LOOK_S, stream_of
 
 
 def times(*attempts, ended_us=None, **columns):
@@ -33,14 +33,12 @@ class Stream(Board):
         self.cursor = ""
         self._n = 0
 
-    def read(self, keep_s=30.0, peer=None, page="", **more):
+    def read(self, keep_s=30.0, peer=None, page="", name="task_stream", **more):
         """Ask for one page; return what is not a question of the scheduler's own."""
         self._n += 1
         arguments = {"keep_s": keep_s, "after": self.cursor, **more}
         peer = peer or self.alice
-        out = self.send(
-            peer, m.Ask(request=self._n, name="task_stream", arguments=arguments, page=page)
-        )
+        out = self.send(peer, m.Ask(request=self._n, name=name, arguments=arguments, page=page))
         return out[peer][-1]
 
     def rows(self, **arguments):
@@ -272,3 +270,42 @@ def test_a_worker_that_is_back_is_asked_for_times_again():
     assert board.tick(1.0) == {}
     back = board.worker("w", last_epoch=board.state.epoch)
     assert m.RecordTimes(on=True) in board.out[back]
+
+
+def test_a_viewer_reads_what_a_picture_shows_and_neither_options_nor_results():
+    board = Stream()
+    viewer = board.connect(Role.VIEWER, Level.VIEW)
+    asked = {"peer": viewer, "name": "task_times", "keep_s": MAX_LOOK_S}
+    board.read(**asked)
+    assert board.out[board.w] == [m.RecordTimes(on=True)]
+    board.send(board.alice, graph("a b c", function="load", span=["nightly"], meta={"run": 7}))
+    attempts = [board.attempt(key) for key in "abc"]
+    columns = {"waited_us": [0, 5, 0], "arrived_us": [1, 2, 3], "fetched_us": [4, 5, 6]}
+    board.send(board.w, times(*attempts, failed=[0, 1, 0], **columns))
+    (report,) = board.read(**asked).info["reports"]
+    assert report.pop("offset_s") == board.read().info["reports"][0]["offset_s"]
+    assert report == {
+        "worker": "w",
+        "host": "here",
+        "keys": ["a", "b", "c"],
+        "functions": ["load"],
+        "function_of": [0, 0, 0],
+        "ended_us": [1_000_000, 2_000_000, 3_000_000],
+        "durations_us": [1000] * 3,
+        "threads": [0] * 3,
+        "raised": [[1, "int"]],
+        **columns,
+    }
+    # Of some rows that were read before, the rest.
+    board.cursor = f"{board.state.epoch}.1"
+    (rest,) = board.read(**asked).info["reports"]
+    assert (rest["keys"], rest["raised"], rest["fetched_us"]) == (["b", "c"], [[0, "int"]], [5, 6])
+
+
+def test_a_viewer_has_times_recorded_for_seconds_only():
+    board = Stream()
+    viewer = board.connect(Role.VIEWER, Level.VIEW)
+    answer = board.read(peer=viewer, name="task_times", keep_s=MAX_LOOK_S + 1)
+    assert isinstance(answer, m.AskFailed)
+    board.read(peer=viewer, name="task_times", keep_s=MAX_LOOK_S)
+    assert m.RecordTimes(on=False) in board.tick(MAX_LOOK_S + 1)[board.w]

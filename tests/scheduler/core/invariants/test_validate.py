@@ -137,7 +137,7 @@ def stream_report() -> StreamReport:
     times = m.AttemptTimes(
         attempts=[1], ended_us=[1], durations_us=[1], threads=[0], nbytes=[1], types=["int"]
     )
-    return StreamReport("w", "tcp://w", 0.0, times, ["k"], [["inc", []]], [{}], [0])
+    return StreamReport("w", "tcp://w", "host", 0.0, times, ["k"], [["inc", []]], [{}], [0])
 
 
 def wish(b: Broken) -> None:
