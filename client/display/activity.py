@@ -13,18 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ...protocol.markup import Content, Markup, element
+from ...protocol.timelines import BAD_COLOUR, COLOURS, OTHER_COLOUR
 from ...protocol.wording import counted, grouped, lasting
 from ..insight.attempt_timing import AttemptTiming
 from ..insight.recording import MemberChange, Recorded, Recording, Submissions, recording_of
-from .timeline import (
-    BAD_COLOUR,
-    COLOURS,
-    N_POINTS,
-    OTHER_COLOUR,
-    busy_threads,
-    category_of,
-    colours_of,
-)
+from .timeline import N_POINTS, busy_threads, category_of, colours_of
 
 #: Tasks that the last panel draws, one line for each.
 MAX_TASKS: Final = 300

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ...protocol import timelines
 from ...protocol.markup import Markup, element, join
 from ...protocol.page_style import SHEET
 from ...protocol.wording import counted, lasting
@@ -30,7 +31,7 @@ def standing_alone(title: str, body: Markup) -> str:
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", title),
-        element("style", Markup(f"{SHEET}{timeline.STYLE}{_STYLE}")),
+        element("style", Markup(f"{SHEET}{timelines.STYLE}{_STYLE}")),
     )
     script = element("script", Markup(timeline.SCRIPT))
     page = element("html", head, element("body", body, script), lang="en")
@@ -68,7 +69,7 @@ class TaskStreamPicture:
     def _repr_html_(self) -> str:
         # A frame of its own: the page has a style sheet and a script.
         lanes = min(len({(one.worker, one.thread) for one in self._timings}), timeline.MAX_LANES)
-        height = lanes * timeline.LANE + 260
+        height = lanes * timelines.LANE + 260
         return element(
             "iframe",
             srcdoc=self.page(),

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
+from ...protocol import timelines
 from ...protocol.markup import Content, Markup, element, join
+from ...protocol.timelines import LANE, N_COLOURS
 from ...protocol.wording import counted, grouped, lasting, sized
 from ..insight.attempt_timing import AttemptTiming
 
@@ -21,23 +23,12 @@ from ..insight.attempt_timing import AttemptTiming
 MAX_LANES: Final = 128
 MAX_BARS: Final = 6000
 MAX_STEPS: Final = 1500
-#: Colours of the functions that took most time, of all others, and of failures; readable on light
-#: and dark pages.
-COLOURS: Final = (
-    *("#3b82c4", "#2f9e6e", "#d08a1d", "#8b62c9", "#c2577f"),
-    *("#1f9bab", "#9a7b4f", "#6d8f2f", "#5d6fd1"),
-)
-OTHER_COLOUR: Final = "#8a94a2"
-BAD_COLOUR: Final = "#d83b30"
-#: Functions with a colour of their own, those that took most time.
-N_COLOURS: Final = len(COLOURS)
 #: Points of the curve of busy threads.
 N_POINTS: Final = 240
 #: Functions that the text of a bar names.
 _N_NAMED: Final = 4
-#: Width of the drawing in its own units, and heights of a lane, a bar, a transfer and the curve.
+#: Width of the drawing in its own units, and heights of a bar, a transfer and the curve.
 _WIDTH: Final = 10_000
-LANE: Final = 16
 _BAR: Final = 11
 _TRANSFER: Final = 2
 _CURVE: Final = 48
@@ -203,6 +194,9 @@ def timeline(
                 ),
                 element("div", class_="axis"),
                 class_="plot",
+                tabindex=0,
+                role="group",
+                aria_label="Plot: + and - zoom, arrow keys move, 0 shows everything",
             ),
             class_="lanes",
         ),
@@ -348,93 +342,32 @@ def _more_lanes(n: int) -> Markup | None:
     return element("p", f"{counted(n, 'more thread')} are not drawn.", class_="soft more")
 
 
-STYLE: Final = (
-    ".timeline { "
-    + " ".join(f"--c{i}: {colour};" for i, colour in enumerate(COLOURS))
-    + f" --cx: {OTHER_COLOUR}; --bad: {BAD_COLOUR}; }}\n"
+#: Zooms a picture by its view box; see `timelines.SCRIPT`.
+SCRIPT: Final = (
+    timelines.SCRIPT
     + """\
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; margin: 0 0 .7rem;
-  padding: 0; font-size: .85rem; }
-.legend li { display: inline-flex; gap: .4rem; align-items: center; overflow-wrap: anywhere; }
-.legend i { flex: none; width: .8rem; height: .8rem; border-radius: .15rem; }
-.lanes { display: flex; gap: .6rem; }
-.labels { flex: none; max-width: 30%; color: var(--soft); font-size: .7rem; line-height: 16px; }
-.labels div { height: 16px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-.labels .of-curve { height: 56px; padding-bottom: 8px; box-sizing: border-box; display: flex;
-  flex-direction: column; justify-content: space-between; text-align: right; }
-.plot { flex: 1; min-width: 0; }
-.plot svg { display: block; width: 100%; background: var(--page); cursor: grab;
-  touch-action: pan-y; }
-.plot svg:first-child { margin-bottom: 8px; }
-.plot rect { transition: none; }
-.curve { fill: var(--c0); fill-opacity: .55; }
-.all { stroke: var(--soft); stroke-dasharray: 4 3; vector-effect: non-scaling-stroke; }
-.axis { position: relative; height: 1.3rem; font-size: .7rem; color: var(--soft);
-  font-variant-numeric: tabular-nums; overflow: hidden; }
-.axis span { position: absolute; border-left: 1px solid var(--line); padding: .15rem .25rem 0; }
-"""
-    + "".join(
-        f".timeline .{name} {{ fill: var(--{name}); background: var(--{name}); }}\n"
-        for name in [*(f"c{i}" for i in range(N_COLOURS)), "cx"]
-    )
-    + """\
-.timeline .ct { fill: var(--full); background: var(--full); }
-.timeline rect.cf { stroke: var(--bad); stroke-width: 2; vector-effect: non-scaling-stroke; }
-.timeline i.cf { border: 2px solid var(--bad); }
-"""
-)
-
-#: Ticks of the axis; the wheel zooms, dragging moves, a double click shows everything again.
-SCRIPT: Final = """\
-"use strict";
 for (const box of document.querySelectorAll(".timeline")) {
-  const whole = Number(box.dataset.seconds), plot = box.querySelector(".plot");
+  const seconds = Number(box.dataset.seconds), plot = box.querySelector(".plot");
   if (!plot) continue;
-  const pictures = [...plot.querySelectorAll("svg")], axis = plot.querySelector(".axis");
-  let left = 0, shown = whole, held = null;
+  const pictures = [...plot.querySelectorAll("svg")];
   const digits = (step) => Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-  const text = (s, step) => step < 1e-6 ? (s * 1e6).toFixed(1) + " µs" :
-    whole < 1e-3 ? (s * 1e6).toFixed(0) + " µs" :
-    whole < 1 ? (s * 1e3).toFixed(digits(step * 1e3)) + " ms" :
-    whole < 120 || step < 1 ? s.toFixed(digits(step)) + " s" :
+  const tick = (s, step) => step < 1e-6 ? (s * 1e6).toFixed(1) + " µs" :
+    seconds < 1e-3 ? (s * 1e6).toFixed(0) + " µs" :
+    seconds < 1 ? (s * 1e3).toFixed(digits(step * 1e3)) + " ms" :
+    seconds < 120 || step < 1 ? s.toFixed(digits(step)) + " s" :
     Math.floor(s / 60) + " min " + Math.round(s % 60) + " s";
-  function draw() {
-    shown = Math.min(Math.max(shown, whole / 1e4), whole);
-    left = Math.min(Math.max(left, 0), whole - shown);
-    for (const picture of pictures) {
-      const height = picture.viewBox.baseVal.height;
-      picture.setAttribute("viewBox",
-        `${left / whole * 10000} 0 ${shown / whole * 10000} ${height}`);
-    }
-    const rough = shown / Math.max(plot.clientWidth / 110, 2);
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * [1, 2, 5, 10].find((n) => n * power >= rough);
-    axis.replaceChildren();
-    for (let s = Math.ceil(left / step) * step; s < left + shown; s += step) {
-      const tick = document.createElement("span");
-      tick.style.left = (s - left) / shown * 100 + "%";
-      tick.textContent = text(s, step);
-      axis.append(tick);
-    }
-  }
-  const at = (event) => (event.clientX - plot.getBoundingClientRect().left) / plot.clientWidth;
-  plot.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.shiftKey && shown === whole && event.deltaY > 0) return;
-    event.preventDefault();
-    const x = at(event), fixed = left + x * shown;
-    shown = Math.min(shown * Math.exp(event.deltaY / 400), whole);
-    left = fixed - x * shown;
-    draw();
-  }, {passive: false});
-  plot.addEventListener("pointerdown", (event) => { held = left + at(event) * shown; });
-  addEventListener("pointerup", () => { held = null; });
-  plot.addEventListener("pointermove", (event) => {
-    if (held === null || !event.buttons) return;
-    left = held - at(event) * shown;
-    draw();
-  });
-  plot.addEventListener("dblclick", () => { left = 0; shown = whole; draw(); });
-  addEventListener("resize", draw);
-  draw();
+  timeRange(plot, {
+    whole: () => [0, seconds],
+    least: () => seconds / 1e4,
+    tick,
+    changed({left, shown}) {
+      for (const picture of pictures) {
+        const height = picture.viewBox.baseVal.height;
+        picture.setAttribute("viewBox",
+          `${left / seconds * 10000} 0 ${shown / seconds * 10000} ${height}`);
+      }
+    },
+  }).all();
 }
 """
+)

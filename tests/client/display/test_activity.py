@@ -20,9 +20,9 @@ from weft.client.display.activity import (
     threads_over_time,
     ticks,
 )
-from weft.client.display.timeline import N_COLOURS
 from weft.client.insight.attempt_timing import record_of
 from weft.client.insight.recording import MemberChange, Recording
+from weft.protocol.timelines import N_COLOURS
 
 SVG = "{http://www.w3.org/2000/svg}"
 

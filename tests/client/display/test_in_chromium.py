@@ -43,6 +43,28 @@ async def test_a_report_needs_nothing_else_and_zooms(url, tmp_path):
         page.assert_clean(url)
 
 
+async def test_keys_zoom_a_report_and_move_in_it(url, tmp_path):
+    async with chromium(tmp_path) as browser:
+        page = await browser.open(url, width=1200)
+        await page.wait_for(f"{TICKS}.length > 3")
+        whole = await page.js(SHOWN)
+        left = "document.querySelector('.plot svg').viewBox.baseVal.x"
+        press = (
+            "document.querySelector('.plot').focus(), document.activeElement.dispatchEvent("
+            "new KeyboardEvent('keydown', {key: '%s', cancelable: true, bubbles: true}))"
+        )
+        await page.js(press % "+")
+        assert await page.js(SHOWN) == pytest.approx(whole / 2)
+        assert await page.js(left) == pytest.approx(whole / 4)
+        await page.js(press % "ArrowRight")
+        assert await page.js(left) == pytest.approx(whole * 0.35)
+        await page.js(press % "End")
+        assert await page.js(left) == pytest.approx(whole / 2)
+        await page.js(press % "0")
+        assert [await page.js(SHOWN), await page.js(left)] == [whole, 0]
+        page.assert_clean(url)
+
+
 async def test_a_report_fits_a_narrow_screen(url, tmp_path):
     async with chromium(tmp_path) as browser:
         page = await browser.open(url, width=400)

@@ -1,0 +1,152 @@
+"""The parts that all timelines share: colours, style, and the script of their time axis. Pure.
+
+A performance report contains them, and the live task stream of a scheduler loads them as files. So
+a wheel, a finger or a key does the same in each, and a function has colours of one palette.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Colours of functions, of all others, and of failures; readable on light and dark pages.
+COLOURS: Final = (
+    *("#3b82c4", "#2f9e6e", "#d08a1d", "#8b62c9", "#c2577f"),
+    *("#1f9bab", "#9a7b4f", "#6d8f2f", "#5d6fd1"),
+)
+OTHER_COLOUR: Final = "#8a94a2"
+BAD_COLOUR: Final = "#d83b30"
+N_COLOURS: Final = len(COLOURS)
+#: Height of a lane, in pixels.
+LANE: Final = 16
+
+STYLE: Final = (
+    ".timeline { "
+    + " ".join(f"--c{i}: {colour};" for i, colour in enumerate(COLOURS))
+    + f" --cx: {OTHER_COLOUR}; --bad: {BAD_COLOUR}; }}\n"
+    + """\
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; margin: 0 0 .7rem;
+  padding: 0; font-size: .85rem; }
+.legend li { display: inline-flex; gap: .4rem; align-items: center; overflow-wrap: anywhere; }
+.legend i { flex: none; width: .8rem; height: .8rem; border-radius: .15rem; }
+.lanes { display: flex; gap: .6rem; }
+.labels { flex: none; max-width: 30%; color: var(--soft); font-size: .7rem; line-height: 16px; }
+.labels div { height: 16px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.labels .of-curve { height: 56px; padding-bottom: 8px; box-sizing: border-box; display: flex;
+  flex-direction: column; justify-content: space-between; text-align: right; }
+.plot { flex: 1; min-width: 0; cursor: grab; touch-action: pan-y; }
+.plot:active { cursor: grabbing; }
+.plot:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
+.plot svg, .plot canvas { display: block; width: 100%; background: var(--page); }
+.plot > :first-child { margin-bottom: 8px; }
+.plot rect { transition: none; }
+.curve { fill: var(--c0); fill-opacity: .55; }
+.all { stroke: var(--soft); stroke-dasharray: 4 3; vector-effect: non-scaling-stroke; }
+.axis { position: relative; height: 1.3rem; font-size: .7rem; color: var(--soft);
+  font-variant-numeric: tabular-nums; overflow: hidden; }
+.axis span { position: absolute; border-left: 1px solid var(--line); padding: .15rem .25rem 0;
+  white-space: nowrap; }
+"""
+    + "".join(
+        f".timeline .{name} {{ fill: var(--{name}); background: var(--{name}); }}\n"
+        for name in [*(f"c{i}" for i in range(N_COLOURS)), "cx"]
+    )
+    + """\
+.timeline .ct { fill: var(--full); background: var(--full); }
+.timeline rect.cf { stroke: var(--bad); stroke-width: 2; vector-effect: non-scaling-stroke; }
+.timeline i.cf { border: 2px solid var(--bad); }
+"""
+)
+
+#: `timeRange` is the part of a time that a plot shows, and its axis. The wheel, dragging, a double
+#: click and keys change it. A caller gives
+#:
+#:     whole()               the first and the last instant that can be shown, seconds
+#:     least()               the shortest part that can be shown, seconds
+#:     changed(range, how)   draws; `how` is "zoomed", "moved", "all" or "end" if the user did it
+#:     tick(s, step)         the text of an instant on the axis, where there is one each `step`
+#:     steps                 the steps from one second on; else 1, 2 and 5 times powers of ten
+#:     fixed()               the instant that stays where it is if keys zoom; else the middle
+SCRIPT: Final = """\
+"use strict";
+function timeRange(plot, {whole, least, changed, tick, steps = [], fixed = () => null}) {
+  const axis = plot.querySelector(".axis");
+  const range = {left: whole()[0], shown: whole()[1] - whole()[0]};
+  const stepOf = (rough) => {
+    const power = 10 ** Math.floor(Math.log10(rough));
+    return (rough >= 1 && steps.find((n) => n >= rough)) ||
+      power * [1, 2, 5, 10].find((n) => n * power >= rough);
+  };
+  function drawAxis() {
+    const {left, shown} = range;
+    const step = stepOf(shown / Math.max(plot.clientWidth / 110, 2));
+    const ticks = [];
+    for (let i = Math.ceil(left / step); i * step < left + shown; i++) {
+      const mark = document.createElement("span");
+      mark.style.left = (i * step - left) / shown * 100 + "%";
+      mark.textContent = tick(i * step, step);
+      ticks.push(mark);
+    }
+    axis.replaceChildren(...ticks);
+  }
+  range.show = (left, shown, how = "") => {
+    const [first, last] = whole();
+    range.shown = Math.min(Math.max(shown, least()), last - first);
+    range.left = Math.min(Math.max(left, first), last - range.shown);
+    drawAxis();
+    changed(range, how);
+  };
+  range.zoom = (factor, at = fixed()) => {
+    const point = at === null ? range.left + range.shown / 2 : at;
+    const [first, last] = whole(), shown = Math.min(range.shown * factor, last - first);
+    range.show(point - (point - range.left) * shown / range.shown, shown, "zoomed");
+  };
+  range.move = (part) => range.show(range.left + part * range.shown, range.shown, "moved");
+  range.all = () => range.show(whole()[0], whole()[1] - whole()[0], "all");
+  range.end = () => range.show(whole()[1] - range.shown, range.shown, "end");
+  const isWhole = () => range.shown >= whole()[1] - whole()[0];
+  const at = (event) => {
+    const box = plot.getBoundingClientRect();
+    return range.left + (event.clientX - box.left) / box.width * range.shown;
+  };
+  range.at = at;
+  plot.addEventListener("wheel", (event) => {
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      event.preventDefault();
+      range.move(event.deltaX / plot.clientWidth);
+      return;
+    }
+    // Where nothing more can be shown the wheel scrolls the page.
+    if (!event.ctrlKey && !event.shiftKey && isWhole() && event.deltaY > 0) return;
+    event.preventDefault();
+    range.zoom(Math.exp(event.deltaY / 400), at(event));
+  }, {passive: false});
+  let held = null;
+  plot.addEventListener("pointerdown", (event) => {
+    if (event.button === 0) held = {instant: at(event), x: event.clientX, moved: false};
+  });
+  for (const name of ["pointerup", "pointercancel"])
+    addEventListener(name, () => { held = null; });
+  plot.addEventListener("pointermove", (event) => {
+    if (held === null || !event.buttons) return;
+    if (!held.moved && Math.abs(event.clientX - held.x) < 3) return;  // a click
+    held.moved = true;
+    range.show(range.left + held.instant - at(event), range.shown, "moved");
+  });
+  plot.addEventListener("dblclick", () => range.all());
+  const keys = {
+    "ArrowLeft": () => range.move(-0.2), "ArrowRight": () => range.move(0.2),
+    "PageUp": () => range.move(-0.9), "PageDown": () => range.move(0.9),
+    "a": () => range.move(-0.2), "d": () => range.move(0.2),
+    "+": () => range.zoom(0.5), "=": () => range.zoom(0.5), "-": () => range.zoom(2),
+    "w": () => range.zoom(0.5), "s": () => range.zoom(2),
+    "Home": () => range.all(), "0": () => range.all(), "End": () => range.end(),
+  };
+  plot.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey || !keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+  addEventListener("resize", () => range.show(range.left, range.shown));
+  return range;
+}
+"""
