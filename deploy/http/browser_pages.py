@@ -14,10 +14,14 @@ import tornado.web
 
 from ...protocol.errors import CommError, ProtocolError
 from ...protocol.page_style import SHEET
+from ...protocol.timelines import SCRIPT as TIME_AXIS
 from ...protocol.trust.page_access import PARAMETER
 from . import status_page as html
 from .base import Page, problem_with
 from .documents import login_page, missing_page, onward_page, problem_page
+from .stream_page import STYLE as STREAM_STYLE
+from .stream_page import stream_page
+from .stream_script import SCRIPT as STREAM_SCRIPT
 from .style import ICON, SCRIPT
 
 #: The status page is fetched again so often, and that of all workers, at least.
@@ -173,6 +177,30 @@ class WorkersPage(StatusPage):
         return html.workers_page(self.content(overview, workers, []), order)
 
 
+class StreamPage(StatusPage):
+    """The live task stream, which its script reads."""
+
+    async def answer(self) -> None:
+        if self.is_let_in():
+            await self.answer_html()
+
+    async def page(self) -> str:
+        """Return the page."""
+        overview = await self.site.watch.overview.get()
+        return stream_page(str(overview["name"]) or "weft")
+
+
+class StreamData(Page):
+    """The attempts since the last question of a browser, in columns (`attempt_columns.py`)."""
+
+    async def answer(self) -> None:
+        self.demand_token()
+        found = await self.ask(self.site.stream.answer(self.get_query_argument("after", "")))
+        if found is not None:
+            self.set_header("Content-Type", "application/octet-stream")
+            self.finish(found)
+
+
 class LoginPage(BrowserPage):
     """Takes the view token and gives a cookie for it."""
 
@@ -254,5 +282,8 @@ class Asset(Page):
 ASSETS: Final = {
     "/style.css": {"text": SHEET, "content_type": "text/css; charset=utf-8"},
     "/refresh.js": {"text": SCRIPT, "content_type": "text/javascript; charset=utf-8"},
+    "/timeline.css": {"text": STREAM_STYLE, "content_type": "text/css; charset=utf-8"},
+    "/timeline.js": {"text": TIME_AXIS, "content_type": "text/javascript; charset=utf-8"},
+    "/stream.js": {"text": STREAM_SCRIPT, "content_type": "text/javascript; charset=utf-8"},
     "/icon.svg": {"text": ICON, "content_type": "image/svg+xml"},
 }

@@ -5,9 +5,29 @@ from __future__ import annotations
 from ...protocol.markup import Markup, element, join
 
 
-def document(title: str, name: str, content: Markup, current: str, refresh_s: float) -> str:
-    """Return a page with a header, which is fetched again from time to time."""
-    pages = (("status", "./", "Status"), ("workers", "workers", "Workers"))
+def document(
+    title: str,
+    name: str,
+    content: Markup,
+    current: str,
+    refresh_s: float,
+    head: Markup | None = None,
+) -> str:
+    """Return a page with a header.
+
+    Args:
+        title: of the tab.
+        name: of the cluster.
+        content: what is below the header.
+        current: the page, as the header knows it.
+        refresh_s: it is fetched again so often; 0 = it is not.
+        head: its scripts and styles; None = that which fetches it again.
+    """
+    pages = (
+        ("status", "./", "Status"),
+        ("workers", "workers", "Workers"),
+        ("stream", "stream", "Task stream"),
+    )
     links = [
         element("a", label, href=href, aria_current="page" if page == current else None)
         for page, href, label in pages
@@ -20,13 +40,9 @@ def document(title: str, name: str, content: Markup, current: str, refresh_s: fl
         element("p", id="silent", class_="silent", role="alert", hidden=True),
         element("main", content),
     )
-    head = join(
-        element(
-            "noscript",
-            element("meta", http_equiv="refresh", content=f"{refresh_s:g}"),
-        ),
-        element("script", src="refresh.js", defer=True),
-    )
+    if head is None:
+        again = element("meta", http_equiv="refresh", content=f"{refresh_s:g}")
+        head = join(element("noscript", again), element("script", src="refresh.js", defer=True))
     return _html(title, head, body, refresh_s)
 
 

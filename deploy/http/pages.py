@@ -31,9 +31,12 @@ from .browser_pages import (
     LogoutPage,
     MissingPage,
     StatusPage,
+    StreamData,
+    StreamPage,
     WorkersPage,
 )
 from .prometheus import render
+from .stream_watch import StreamWatch
 from .viewer import Viewer, check_acceptance, describe_cluster
 from .watching import ClusterWatch, SharedAnswer
 
@@ -84,6 +87,8 @@ _PAGES: Final[dict[str, type[Page]]] = {
     "/metrics": _MetricsPage,
     "/readyz": _Readyz,
     "/sd": Discovery,
+    "/stream": StreamPage,
+    "/stream/data": StreamData,
     "/workers": WorkersPage,
 }
 
@@ -107,6 +112,7 @@ class Site:
         self.names = ServerNames(host, given_names)
         self.gate = gate
         self.watch = ClusterWatch(viewer)
+        self.stream = StreamWatch(viewer)
         #: Probes need no token: they may not make the scheduler count or authenticate at any rate.
         self.probed = SharedAnswer(viewer.metrics)
         self.acceptance = SharedAnswer(partial(check_acceptance, scheduler_address, security))
@@ -118,7 +124,7 @@ class Site:
 
     async def close(self) -> None:
         """End questions that are under way."""
-        for answer in (self.probed, self.acceptance, self.watch):
+        for answer in (self.probed, self.acceptance, self.watch, self.stream):
             await answer.close()
 
     def application(self) -> tornado.web.Application:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
 
 from ...protocol.errors import (
@@ -96,7 +96,7 @@ class Viewer:
         *,
         to: str = "",
         process: str = "",
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the pages of the answer to a question.
 
         Args:

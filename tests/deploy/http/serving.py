@@ -25,6 +25,10 @@ class Pages:
         self.token = token
 
     def ask(self, path, method="GET", *, authorized=False, **headers):
+        answer, data = self.ask_bytes(path, method, authorized=authorized, **headers)
+        return answer, data.decode()
+
+    def ask_bytes(self, path, method="GET", *, authorized=False, **headers):
         if self.secure:
             # Pinned in the connection file, but not for this host's name.
             context = ssl.create_default_context()
@@ -38,7 +42,7 @@ class Pages:
         try:
             connection.request(method, path, headers=headers)
             answer = connection.getresponse()
-            return answer, answer.read().decode()
+            return answer, answer.read()
         finally:
             connection.close()
 

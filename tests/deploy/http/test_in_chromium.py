@@ -179,15 +179,15 @@ async def test_pages_are_readable_light_and_dark_wide_and_narrow(
             "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
         )
         assert await page.js(f"{wide}.map(e => e.ariaLabel)") == []
-        found = await page.js(_CONTRASTS)
+        found = await page.js(CONTRASTS)
         assert found["n"] > 5
         assert found["low"] == []
-        assert await page.js(_UNNAMED) == []
+        assert await page.js(UNNAMED) == []
         page.assert_clean(url)
 
 
 #: Texts whose contrast to what is behind them is below the 4.5 of the accessibility guidelines.
-_CONTRASTS = """
+CONTRASTS = """
 (() => {
   const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
   const light = (c) => {
@@ -218,7 +218,7 @@ _CONTRASTS = """
 
 #: Tables, graphics, fields and buttons without a name for those who do not see them, and columns
 #: without a header.
-_UNNAMED = """
+UNNAMED = """
 [
   ...[...document.querySelectorAll("table, svg, section[aria-label], [role=region]")]
     .filter((e) => !e.getAttribute("aria-label")),

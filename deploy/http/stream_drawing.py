@@ -1,0 +1,316 @@
+"""The script that keeps attempts and draws them as lanes of pixels. Pure.
+
+The cost of a drawing is bounded by the pixels: what is narrower than one shares it with what is
+beside it, and the pixel has the colour of the function that took most of it. So a lane is a row of
+numbers, which the browser stretches to the height of a bar, and a hundred thousand attempts take a
+few milliseconds. It reads chunks of columns (`attempt_columns.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...protocol.timelines import LANE, N_COLOURS
+
+#: Names and numbers of the script.
+_NUMBERS: Final = {
+    "OTHER": N_COLOURS,  # the colour of functions without one of their own
+    "LANE": LANE,
+    "BAR": 11,
+    "CURVE": 48,
+    "MARGIN_S": 10,  # inputs of attempts that begin so much later are drawn
+}
+
+
+_MODEL: Final = """\
+// The attempts of one thread in order of their starts, in columns that grow.
+class Lane {
+  constructor(host, worker, thread) {
+    Object.assign(this, {host, worker, thread, from: 0, to: 0, size: 0});
+    this.columns = {start: Float64Array, stop: Float64Array, came: Float64Array, got: Float64Array,
+                    waited: Float32Array, fn: Uint32Array, chunk: Uint32Array, row: Uint32Array,
+                    failed: Uint8Array};
+    this.make(64);
+  }
+  make(size) {
+    for (const [name, Type] of Object.entries(this.columns)) {
+      const old = this[name], column = this[name] = new Type(size);
+      if (old) column.set(old.subarray(this.from, this.to));
+    }
+    Object.assign(this, {to: this.to - this.from, from: 0, size});
+  }
+  add(start, stop) {
+    if (this.to === this.size) this.make(Math.max(64, 2 * (this.to - this.from)));
+    let i = this.to++;
+    // A clock that is placed anew may put attempts before some that were read earlier.
+    for (; i > this.from && this.start[i - 1] > start; i--)
+      for (const name in this.columns) this[name][i] = this[name][i - 1];
+    this.start[i] = start;
+    this.stop[i] = stop;
+    return i;
+  }
+  drop(chunk, dropped) {
+    for (; this.from < this.to && this.chunk[this.from] <= chunk; this.from++)
+      dropped(this.fn[this.from]);
+  }
+  // The first attempt that ends after an instant.
+  after(instant) {
+    let low = this.from, high = this.to;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.stop[middle] > instant) high = middle; else low = middle + 1;
+    }
+    return low;
+  }
+}
+
+// All attempts that are kept, by lane; the oldest chunks give way.
+class Attempts {
+  constructor() { this.clear(); }
+  clear() {
+    Object.assign(this, {lanes: new Map(), functions: [], numbers: new Map(), chunks: new Map(),
+                         total: 0, nRaised: 0, nFetched: 0, last: 0, changed: true});
+  }
+  lane(host, worker, thread) {
+    const name = JSON.stringify([host, worker, thread]);
+    let lane = this.lanes.get(name);
+    if (!lane) {
+      this.lanes.set(name, lane = new Lane(host, worker, thread));
+      this.changed = true;
+    }
+    return lane;
+  }
+  fn(name) {
+    let number = this.numbers.get(name);
+    if (number === undefined) {
+      this.numbers.set(name, number = this.functions.length);
+      this.functions.push({name, number, n: 0, colour: OTHER});
+    }
+    return number;
+  }
+  add(bytes) {
+    const view = new DataView(bytes), length = view.getUint32(0, true);
+    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
+    const n = head.n, has = new Set(head.columns);
+    let at = 4 + length;
+    const column = (Type) => {
+      const found = new Type(bytes, at, n);
+      at += found.byteLength;
+      return found;
+    };
+    const stops = column(Float64Array), durations = column(Float32Array);
+    const waits = has.has("waited") ? column(Float32Array) : null;
+    const arrivals = has.has("fetched") ? column(Float32Array) : null;
+    const fetches = arrivals && column(Float32Array);
+    const ends = column(Uint32Array), laneOf = column(Uint32Array), fnOf = column(Uint32Array);
+    const chunk = ++this.last, raised = new Map(head.raised);
+    const kept = {ends, raised, nFetched: 0, keys: new Uint8Array(bytes, at)};
+    this.chunks.set(chunk, kept);
+    const lanes = head.lanes.map((place) => this.lane(...place));
+    const fns = head.functions.map((name) => this.fn(name));
+    for (let row = 0; row < n; row++) {
+      const fn = fns[fnOf[row]], lane = lanes[laneOf[row]];
+      const stop = stops[row], waited = waits ? waits[row] / 1e6 : 0;
+      const isFetched = arrivals !== null && (arrivals[row] > 0 || fetches[row] > 0);
+      const i = lane.add(stop - durations[row] / 1e6 - waited, stop);
+      lane.came[i] = isFetched ? stop - arrivals[row] / 1e6 : 0;
+      lane.got[i] = isFetched ? stop - fetches[row] / 1e6 : 0;
+      lane.waited[i] = waited;
+      lane.fn[i] = fn;
+      lane.chunk[i] = chunk;
+      lane.row[i] = row;
+      lane.failed[i] = 0;
+      if (raised.size && raised.has(row)) lane.failed[i] = 1;
+      if (isFetched) kept.nFetched += 1;
+      this.functions[fn].n += 1;
+    }
+    this.total += n;
+    this.nRaised += raised.size;
+    this.nFetched += kept.nFetched;
+    this.colour();
+  }
+  trim(most) {
+    while (this.total > most && this.chunks.size > 1) {
+      const [[chunk, {raised, nFetched}]] = this.chunks;
+      this.chunks.delete(chunk);
+      this.nRaised -= raised.size;
+      this.nFetched -= nFetched;
+      for (const [name, lane] of this.lanes) {
+        lane.drop(chunk, (fn) => { this.functions[fn].n -= 1; this.total -= 1; });
+        if (lane.from === lane.to) { this.lanes.delete(name); this.changed = true; }
+      }
+    }
+    this.colour();
+  }
+  // A name has the same colour in each browser, unless another one has it already.
+  colour() {
+    const taken = new Set();
+    for (const one of this.functions) {
+      if (!one.n) one.colour = OTHER;
+      if (one.colour !== OTHER) taken.add(one.colour);
+    }
+    const most = this.functions.filter((one) => one.n && one.colour === OTHER);
+    for (const one of most.sort((a, b) => b.n - a.n)) {
+      if (taken.size === OTHER) break;
+      let hash = 0;
+      for (const letter of one.name) hash = (hash * 31 + letter.codePointAt(0)) >>> 0;
+      for (one.colour = hash % OTHER; taken.has(one.colour);) one.colour = (one.colour + 1) % OTHER;
+      taken.add(one.colour);
+    }
+  }
+  get oldest() {
+    let oldest = Infinity;
+    for (const lane of this.lanes.values())
+      if (lane.from < lane.to) oldest = Math.min(oldest, lane.start[lane.from]);
+    return oldest;
+  }
+  about(lane, i) {
+    const chunk = this.chunks.get(lane.chunk[i]), row = lane.row[i];
+    const bytes = chunk && chunk.keys.subarray(row ? chunk.ends[row - 1] : 0, chunk.ends[row]);
+    return {key: chunk ? new TextDecoder().decode(bytes) : "", raised: chunk?.raised.get(row),
+            name: this.functions[lane.fn[i]].name};
+  }
+}
+"""
+
+_PAINTER: Final = """\
+// Draws lanes: a row of pixels for each, stretched to the height of a bar.
+class Painter {
+  constructor(canvas, curve, style) {
+    Object.assign(this, {canvas, curve, rows: document.createElement("canvas")});
+    this.colours = [...Array(OTHER).keys(), "x"].map((i) => style.getPropertyValue(`--c${i}`));
+    this.full = style.getPropertyValue("--full");
+    this.bad = style.getPropertyValue("--bad");
+    const rgb = (hex) => parseInt(hex.trim().replace(/#(..)(..)(..)/, "$3$2$1"), 16);
+    this.pixels = this.colours.map(rgb);
+    this.pixels.push(this.pixels[OTHER]);  // pale
+    this.fetchPixel = (rgb(this.full) | 0xff000000) >>> 0;
+  }
+  fit(lanes) {
+    const ratio = devicePixelRatio || 1, width = Math.round(this.canvas.clientWidth * ratio);
+    const size = (canvas, height) => {
+      const pixels = Math.round(height * ratio);
+      if (canvas.width !== width || canvas.height !== pixels) {
+        canvas.width = width;
+        canvas.height = pixels;
+        canvas.style.height = height + "px";
+      }
+    };
+    size(this.canvas, Math.max(lanes.length, 1) * LANE);
+    size(this.curve, CURVE);
+    if (!this.image || this.image.width !== width || this.image.height !== 2 * lanes.length) {
+      this.image = width && lanes.length ? new ImageData(width, 2 * lanes.length) : null;
+      Object.assign(this.rows, {width, height: 2 * lanes.length});
+      this.words = this.image && new Uint32Array(this.image.data.buffer);
+      this.busy = new Float64Array(width);
+    }
+    return ratio;
+  }
+  // `lanes` has null where a row is empty; `colourOf` the colour of each function.
+  draw(lanes, left, shown, colourOf, nThreads) {
+    const ratio = this.fit(lanes), width = this.canvas.width;
+    const context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, width, this.canvas.height);
+    if (!this.image) return;
+    this.words.fill(0);
+    this.busy.fill(0);
+    const scale = width / shown, marks = [];
+    lanes.forEach((lane, y) => {
+      if (lane) this.paint(lane, y, left, scale, width, colourOf, marks);
+    });
+    this.rows.getContext("2d").putImageData(this.image, 0, 0);
+    context.imageSmoothingEnabled = false;
+    lanes.forEach((lane, y) => {
+      if (!lane) return;
+      const top = Math.round(y * LANE * ratio);
+      context.drawImage(this.rows, 0, 2 * y, width, 1, 0, top + ratio, width, BAR * ratio);
+      context.drawImage(this.rows, 0, 2 * y + 1, width, 1, 0, top + (BAR + 2) * ratio, width,
+                        2 * ratio);
+    });
+    context.fillStyle = context.strokeStyle = this.bad;
+    context.lineWidth = 2 * ratio;
+    for (const [y, x, end] of marks) {
+      const top = y * LANE * ratio + ratio;
+      if (end - x > 6 * ratio)
+        context.strokeRect(x + ratio, top + ratio, end - x - 2 * ratio, (BAR - 2) * ratio);
+      else context.fillRect(x - ratio, top - ratio, 3 * ratio, (BAR + 2) * ratio);
+    }
+    this.drawCurve(nThreads, ratio);
+  }
+  paint(lane, y, left, scale, width, colourOf, marks) {
+    const bars = 2 * y * width, fetched = bars + width, {words, busy} = this, right = left +
+      width / scale, sums = this.sums || (this.sums = new Float64Array(OTHER + 2));
+    let pixel = -1, filled = 0, marked = -9;
+    const flush = () => {
+      if (pixel < 0) return;
+      let best = 0, sum = 0;
+      for (let c = 0; c < sums.length; c++) {
+        sum += sums[c];
+        if (sums[c] > sums[best]) best = c;
+      }
+      const alpha = Math.min(Math.max(sum, 0.3), 1) * (best > OTHER ? 0.25 : 1);
+      words[bars + pixel] = (this.pixels[best] | Math.round(alpha * 255) << 24) >>> 0;
+      sums.fill(0);
+      pixel = -1;
+    };
+    for (let i = lane.after(left); i < lane.to; i++) {
+      const start = lane.start[i], stop = lane.stop[i];
+      if (lane.got[i]) {
+        const from = Math.max(Math.floor((lane.came[i] - left) * scale), filled);
+        filled = Math.min(Math.max(Math.ceil((lane.got[i] - left) * scale), from + 1), width);
+        for (let x = from; x < filled; x++) words[fetched + x] = this.fetchPixel;
+      }
+      if (start >= right) {
+        if (start > right + MARGIN_S) break;
+        continue;
+      }
+      const a = Math.max((start - left) * scale, 0);
+      const b = Math.min(Math.max((stop - left) * scale, a + 1e-6), width);
+      const first = Math.floor(a), last = Math.min(Math.floor(b), width - 1);
+      const colour = colourOf[lane.fn[i]];
+      const share = 1 - lane.waited[i] / Math.max(stop - start, 1e-9);
+      if (first !== pixel) { flush(); pixel = first; }
+      const here = Math.min(b, first + 1) - a;
+      sums[colour] += here;
+      busy[first] += here * share;
+      if (last > first) {
+        flush();
+        const word = (this.pixels[colour] | (colour > OTHER ? 0x40 : 0xff) << 24) >>> 0;
+        words.fill(word, bars + first + 1, bars + last);
+        for (let x = first + 1; x < last; x++) busy[x] += share;
+        pixel = last;
+        sums[colour] += b - last;
+        busy[last] += (b - last) * share;
+      }
+      if (lane.failed[i] && (first > marked + 1 || b - a > 6)) {
+        marks.push([y, a, b]);
+        marked = first;
+      }
+    }
+    flush();
+  }
+  drawCurve(nThreads, ratio) {
+    const {curve, busy} = this, context = curve.getContext("2d"), height = curve.height;
+    this.most = nThreads;
+    for (const level of busy) if (level > this.most) this.most = level;
+    context.clearRect(0, 0, curve.width, height);
+    context.fillStyle = this.colours[0];
+    context.globalAlpha = 0.55;
+    context.beginPath();
+    context.moveTo(0, height);
+    const yOf = (level) => height - level / Math.max(this.most, 1) * (height - 2 * ratio);
+    busy.forEach((level, x) => {
+      context.lineTo(x, yOf(level));
+      context.lineTo(x + 1, yOf(level));
+    });
+    context.lineTo(busy.length, height);
+    context.fill();
+    context.globalAlpha = 1;
+  }
+}
+"""
+
+#: `Attempts` and `Painter`, and the numbers that they take.
+SCRIPT: Final = "\n".join(
+    [*(f"const {name} = {number};" for name, number in _NUMBERS.items()), _MODEL, _PAINTER]
+)

@@ -1,0 +1,103 @@
+"""The task stream as browsers see it: read from the scheduler once, whatever their number.
+
+A browser asks again and again, and gets what has come since its last question. While none asks,
+nothing is asked of the scheduler either, and workers stop to report times some seconds later: no
+task or timer would have to end. Chunks are made once. The latest are kept, so that a browser that
+comes later sees what came before.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import aclosing
+from typing import Final
+
+from ...protocol.ring import Ring
+from .attempt_columns import AttemptColumns, answer_of
+from .viewer import Viewer
+from .watching import SharedAnswer
+
+#: The scheduler is read at most so often, and has times recorded for so long after each reading.
+READS_S: Final = 0.5
+KEEP_S: Final = 10.0
+#: Pages that one reading takes; what is left comes with the next one, if it is still there.
+MAX_PAGES: Final = 20
+#: Attempts and bytes that are kept, and bytes of one answer, about.
+MAX_ROWS: Final = 100_000
+MAX_BYTES: Final = 32 << 20
+MAX_ANSWER: Final = 4 << 20
+
+
+class StreamWatch:
+    """The latest part of the task stream."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self._reading = SharedAnswer(self._read)
+        self._reading.holds_s = READS_S
+        #: Positions of another process mean nothing here.
+        self._name = os.urandom(8).hex()
+        #: chunks with the numbers of their rows
+        self._chunks: Ring[tuple[bytes, int]] = Ring(MAX_ROWS, MAX_BYTES)
+        self._cursor = ""
+        self._n_missed = 0
+        #: the scheduler's time when it was read last, and the time here
+        self._read_at = 0.0, 0.0
+
+    async def answer(self, after: str) -> bytes:
+        """Return what has come since the answer whose `next` is `after`; "" = all that is kept.
+
+        Raises:
+            TimeoutError, WeftError: the scheduler has not answered.
+        """
+        await self._reading.get()
+        ring = self._chunks
+        name, _, position = after.partition(".")
+        goes_on = name == self._name and position.isascii() and position.isdigit()
+        wanted = min(int(position), ring.end) if goes_on else ring.first
+        chunks: list[bytes] = []
+        end = start = max(wanted, ring.first)
+        n_left = MAX_ANSWER
+        for first, (chunk, n_rows) in ring.since(start):
+            if chunks and len(chunk) > n_left:
+                break
+            chunks.append(chunk)
+            n_left -= len(chunk)
+            end = first + n_rows
+        unix_s, here_s = self._read_at
+        head = {
+            "next": f"{self._name}.{end}",
+            # False: what the browser has is from another process.
+            "goes_on": goes_on,
+            "is_all": end >= ring.end,
+            "now": unix_s + time.monotonic() - here_s,
+            # Attempts that ended while nobody read, or too fast, since this process began.
+            "n_missed": self._n_missed,
+            # Attempts that were forgotten here before this browser asked for them.
+            "n_late": start - wanted,
+        }
+        return answer_of(head, chunks)
+
+    async def _read(self) -> None:
+        """Read what has come since the last time."""
+        columns = AttemptColumns()
+        arguments = {"after": self._cursor, "keep_s": KEEP_S}
+        n_pages = 0
+        async with aclosing(self._viewer.ask("task_times", arguments)) as pages:
+            async for page in pages:
+                self._cursor = page["cursor"]
+                self._n_missed += page["n_missed"]
+                self._read_at = page["now_unix_s"], time.monotonic()
+                for report in page["reports"]:
+                    columns.add(report, page["to_unix_s"] + report["offset_s"])
+                n_pages += 1
+                if n_pages == MAX_PAGES:
+                    break
+        if columns.keys:
+            chunk, n_rows = columns.to_bytes(), len(columns.keys)
+            self._chunks.append((chunk, n_rows), n_rows, len(chunk))
+
+    async def close(self) -> None:
+        """End a reading that is under way."""
+        await self._reading.close()

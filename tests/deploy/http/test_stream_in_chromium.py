@@ -1,0 +1,239 @@
+"""The live task stream in a browser: drawn, zoomed, pointed at, and found again by its address."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from tests.browser import chromium
+from tests.deploy.http.columns import read
+from tests.deploy.http.serving import Pages
+from tests.deploy.http.test_in_chromium import CONTRASTS, UNNAMED
+from weft.deploy.local.cluster import LocalCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
+
+PRESSED = "document.querySelector('#live-button').ariaPressed"
+COUNT = "document.querySelector('#count').innerText"
+QUERY = "new URLSearchParams(location.search)"
+LEGEND = "[...document.querySelectorAll('.legend li')].map((e) => e.innerText.trim())"
+#: The first pixel of some colour in a lane, from the left edge of the plot; null = there is none.
+BAR = """(() => {
+  const shown = document.querySelector('#lanes'), canvas = document.createElement('canvas');
+  Object.assign(canvas, {width: shown.width, height: shown.height});
+  const context = canvas.getContext('2d', {willReadFrequently: true});
+  context.drawImage(shown, 0, 0);
+  const row = context.getImageData(0, 16 * %d + 6, canvas.width, 1).data;
+  for (let x = 0; x < canvas.width; x++) if (row[4 * x + 3] > 0) return x;
+  return null;
+})()"""
+HIDDEN = """Object.defineProperty(document, 'hidden', {value: %s, configurable: true}),
+  document.dispatchEvent(new Event('visibilitychange'))"""
+#: Counts what the page does: questions, pauses between two of them, drawings.
+COUNTING = """nFetched = nPauses = nDrawn = 0;
+(() => {
+  const [ask, wait] = [fetch, setTimeout];
+  fetch = (...given) => { nFetched += 1; return ask(...given); };
+  setTimeout = (what, ms) => { nPauses += ms === 500; return wait(what, ms); };
+  const canvas = document.querySelector('#lanes').getContext('2d');
+  const clear = canvas.clearRect.bind(canvas);
+  canvas.clearRect = (...box) => { nDrawn += 1; clear(...box); };
+})()"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with weft.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def url(cluster):
+    return cluster.dashboard_link.partition("?")[0]
+
+
+async def opened(browser, cluster, query="", **window):
+    """Sign in, and open the page."""
+    page = await browser.open(cluster.dashboard_link, **window)
+    await page.wait_for("document.querySelector('.tiles') !== null")
+    await page.go(f"{cluster.dashboard_link.partition('?')[0]}stream{query}")
+    await page.wait_for(f"{COUNT} !== ''")
+    return page
+
+
+async def press(page, key):
+    """Press a key in the plot."""
+    await page.js("document.querySelector('.plot').focus()")
+    for kind in ("keyDown", "keyUp"):
+        await page.call("Input.dispatchKeyEvent", type=kind, key=key)
+
+
+async def point(page, lane, x):
+    """Point at a lane."""
+    top, left = await page.js(
+        "(({top, left}) => [top, left])(document.querySelector('#lanes').getBoundingClientRect())"
+    )
+    await page.call(
+        "Input.dispatchMouseEvent", type="mouseMoved", x=left + x, y=top + 16 * lane + 6
+    )
+
+
+def run_some(client, n=40):
+    """Run tasks of two functions, one of which fails now and then."""
+
+    def load(number):
+        if number % 10 == 7:
+            raise ValueError(number)
+        return number
+
+    futures = client.map(load, range(n), key=[f"load-{i}-{n}" for i in range(n)], retries=0)
+    for future in futures:
+        future.exception()
+    client.gather(client.map(abs, range(-n, 0)))
+
+
+async def test_attempts_are_drawn_as_they_end_and_the_one_pointed_at_is_described(
+    cluster, client, url, tmp_path
+):
+    async with chromium(tmp_path) as browser:
+        page = await opened(browser, cluster)
+        assert await page.js(PRESSED) == "true"
+        run_some(client)
+        await page.wait_for(f"{LEGEND}.includes('raised')")
+        assert {"load", "abs"} <= {*await page.js(LEGEND)}
+        await page.wait_for(f"{BAR % 0} !== null && {BAR % 1} !== null")
+        await press(page, "0")
+        await page.click("#live-button")  # it stands still
+        assert await page.js(PRESSED) == "false"
+        x = await page.js(BAR % 0)
+        await point(page, 0, x)
+        tip = await page.wait_for("document.querySelector('.tip:not([hidden])')?.innerText")
+        assert "on local-" in tip or " · 0" in tip
+        assert any(unit in tip for unit in (" µs", " ms"))
+        assert tip.splitlines()[0].startswith(("load-", "abs-"))
+        page.assert_clean(url)
+
+
+async def test_keys_and_the_wheel_zoom_and_the_address_shows_the_same_again(
+    cluster, client, url, tmp_path
+):
+    async with chromium(tmp_path) as browser:
+        page = await opened(browser, cluster)
+        run_some(client, 30)
+        await page.wait_for(f"{BAR % 0} !== null")
+        await press(page, "+")
+        await page.wait_for(f"{QUERY}.get('last') === '30.00'")
+        assert await page.js(PRESSED) == "true"  # it is live as before
+        await press(page, "ArrowLeft")
+        await page.wait_for(f"{QUERY}.has('from')")
+        assert await page.js(PRESSED) == "false"
+        await page.js(
+            "document.querySelector('.plot').dispatchEvent(new WheelEvent('wheel', "
+            "{deltaY: -200, clientX: 600, clientY: 300, cancelable: true, bubbles: true}))"
+        )
+        await page.wait_for(f"{QUERY}.get('to') - {QUERY}.get('from') < 20")
+        await page.click(".legend button")
+        await page.wait_for(f"{QUERY}.has('function')")
+        address = await page.js("location.href")
+        shown = await page.js("document.querySelector('#shown').innerText")
+        ticks = "[...document.querySelectorAll('.axis span')].map((e) => e.innerText)"
+        before = await page.js(ticks)
+        other = await browser.open(address)
+        await other.wait_for(f"{COUNT} !== ''")
+        await other.wait_for("document.querySelector('#shown').innerText !== ''")
+        assert await other.js("document.querySelector('#shown').innerText") == shown
+        assert await other.js(ticks) == before
+        assert await other.js("document.querySelectorAll('[aria-pressed=true]').length") == 1
+        await press(other, "End")
+        await other.wait_for(f"!{QUERY}.has('from')")
+        assert await other.js(PRESSED) == "true"
+        page.assert_clean(url)
+        other.assert_clean(url)
+
+
+async def test_texts_of_users_are_texts_in_the_stream(cluster, client, url, tmp_path):
+    def evil(number):
+        return number
+
+    evil.__name__ = "<img src=x onerror=\"document.title='owned'\">"
+    async with chromium(tmp_path) as browser:
+        page = await opened(browser, cluster)
+        key = "<script>document.title='owned'</script>"
+        assert client.submit(evil, 1, key=key).result() == 1
+        await page.wait_for(f"{LEGEND}.some((text) => text.includes('onerror'))")
+        await press(page, "0")
+        assert await page.js("document.querySelectorAll('main img, main script').length") == 0
+        assert "owned" not in await page.js("document.title")
+        page.assert_clean(url)
+
+
+async def test_a_page_that_is_not_visible_asks_for_nothing(cluster, client, url, tmp_path):
+    async with chromium(tmp_path) as browser:
+        page = await opened(browser, cluster)
+        await page.js(HIDDEN % "true")
+        await page.js(COUNTING)
+        before = await page.js("nFetched")
+        await page.wait_for("nPauses >= 3")
+        assert await page.js("nFetched") == before
+        await page.js(HIDDEN % "false")
+        await page.wait_for(f"nFetched > {before}")
+        page.assert_clean(url)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1600])
+async def test_the_stream_is_readable_light_and_dark_wide_and_narrow(
+    cluster, client, url, tmp_path, scheme, width
+):
+    async with chromium(tmp_path) as browser:
+        page = await opened(browser, cluster, width=width, scheme=scheme)
+        run_some(client, 20)
+        await page.wait_for(f"{BAR % 0} !== null")
+        await page.click("#live-button")
+        assert await page.js("document.documentElement.scrollWidth") == width
+        found = await page.js(CONTRASTS)
+        assert found["n"] > 5
+        assert found["low"] == []
+        assert await page.js(UNNAMED) == []
+        page.assert_clean(url)
+
+
+async def test_with_reduced_motion_the_picture_moves_when_there_is_something_new_only(
+    cluster, client, url, tmp_path
+):
+    async with chromium(tmp_path) as browser:
+        page = await opened(browser, cluster)
+        run_some(client, 10)
+        await page.wait_for(f"{BAR % 0} !== null")
+        feature = {"name": "prefers-reduced-motion", "value": "reduce"}
+        await page.call("Emulation.setEmulatedMedia", features=[feature])
+        await page.js(COUNTING)
+        await page.wait_for("nFetched >= 3")
+        drawn, fetched = await page.js("[nDrawn, nFetched]")
+        assert 0 < drawn <= fetched + 1
+        page.assert_clean(url)
+
+
+def test_programs_with_the_view_token_and_no_others_get_the_columns(
+    cluster, client, url, wait_until
+):
+    pages = Pages(url, cluster.security.token_for("view"))
+    assert pages.ask("/stream/data")[0].status == 401
+    assert pages.ask("/stream")[0].status == 303
+    pages.ask_bytes("/stream/data", authorized=True)  # from now on they are recorded
+    run_some(client, 17)
+
+    def mine():
+        _, rows = read(pages.ask_bytes("/stream/data", authorized=True)[1])
+        return {row["key"]: row["raised"] for row in rows if row["key"].endswith("-17")}
+
+    raised = {f"load-{i}-17": "ValueError" if i == 7 else None for i in range(17)}
+    wait_until(lambda: mine() == raised)
