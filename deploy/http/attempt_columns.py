@@ -58,8 +58,8 @@ class AttemptColumns:
         none = [0] * len(report["keys"])
         rows = zip(
             report["keys"],
-            report["function_of"],
-            report["threads"],
+            report["function_of"] or none,
+            report["threads"] or none,
             report["ended_us"],
             report["durations_us"],
             report["waited_us"] or none,

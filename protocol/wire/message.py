@@ -101,6 +101,8 @@ MAX_CODE: Final = 255
 
 _T = TypeVar("_T")
 _F = TypeVar("_F")
+#: Values that have others in them.
+_NESTED: Final = frozenset({dict, list})
 _REGISTRY: dict[int, type[Message]] = {}
 #: {code: the function that checks the wire form of that message and builds it}
 _DECODERS: dict[int, Callable[[list[Any], list[Any]], Message]] = {}
@@ -182,11 +184,16 @@ class Message:
         most = 0
         layer = [getattr(self, name) for name in self._maps]
         while layer:
-            most = max(most, *(len(one) for one in layer if type(one) is dict), 0)
-            items: list[Any] = []
+            inner: list[Any] = []
             for one in layer:
-                items += one.values() if type(one) is dict else one
-            layer = [item for item in items if type(item) in (dict, list)]
+                items = one
+                if type(one) is dict:
+                    most = max(most, len(one))
+                    items = one.values()
+                # Columns of numbers and texts, which may be long, are passed over at C speed.
+                if not _NESTED.isdisjoint(map(type, items)):
+                    inner += [item for item in items if type(item) in _NESTED]
+            layer = inner
         return most
 
     def to_wire(self) -> list[Any]:

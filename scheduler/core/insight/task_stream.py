@@ -161,29 +161,22 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
     if not (stream.is_on and message.attempts):
         return
     offset_s = stream.offset(ws.worker_id, state.now, max(message.ended_us))
-    keys: list[str] = []
-    kind_of: list[int] = []
+    tasks = [*map(ws.processing.get, message.attempts)]
+    keys = ["" if task is None else task.key for task in tasks]
     kinds: list[list[Any]] = []
     options: list[dict[str, Any]] = []
     places: dict[tuple[str, str], int] = {}
     place_of: dict[TaskGroup, int] = {}
-    processing = ws.processing
-    for attempt in message.attempts:
-        task = processing.get(attempt)
-        if task is None:
-            keys.append("")
-            kind_of.append(0)
-            continue
-        keys.append(task.key)
-        group = task.group
-        place = place_of.get(group)
-        if place is None:
-            name, shown = group.prefix.name, group.options.shown
-            place = place_of[group] = places.setdefault((name, repr(shown)), len(kinds))
-            if place == len(kinds):
-                kinds.append([name, [*group.options.span]])
-                options.append(shown)
-        kind_of.append(place)
+    for group in dict.fromkeys(task.group for task in tasks if task is not None):
+        name, shown = group.prefix.name, group.options.shown
+        place = place_of[group] = places.setdefault((name, repr(shown)), len(kinds))
+        if place == len(kinds):
+            kinds.append([name, [*group.options.span]])
+            options.append(shown)
+    if len(kinds) > 1:
+        kind_of = [0 if task is None else place_of[task.group] for task in tasks]
+    else:
+        kind_of = [0] * len(tasks)
     stream.reports.append(
         StreamReport(
             ws.name, ws.address, ws.host, offset_s, message, keys, kinds, options, kind_of
@@ -295,8 +288,12 @@ def _described(report: StreamReport, skip: int) -> Info:
 
 
 def _drawn(report: StreamReport, skip: int) -> Info:
-    """Return of a report without its first rows what a picture shows."""
+    """Return of a report without its first rows what a picture shows.
+
+    A column of zeros is empty.
+    """
     times = report.times
+    threads = times.threads[skip:]
     failed = times.failed[skip:]
     return {
         "worker": report.worker,
@@ -304,10 +301,10 @@ def _drawn(report: StreamReport, skip: int) -> Info:
         "offset_s": report.offset_s,
         "keys": report.keys[skip:],
         "functions": [name for name, _ in report.kinds],
-        "function_of": report.kind_of[skip:],
+        "function_of": report.kind_of[skip:] if len(report.kinds) > 1 else [],
         "ended_us": times.ended_us[skip:],
         "durations_us": times.durations_us[skip:],
-        "threads": times.threads[skip:],
+        "threads": threads if any(threads) else [],
         "waited_us": times.waited_us[skip:],
         "arrived_us": times.arrived_us[skip:],
         "fetched_us": times.fetched_us[skip:],

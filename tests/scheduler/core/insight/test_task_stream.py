@@ -289,13 +289,14 @@ def test_a_viewer_reads_what_a_picture_shows_and_neither_options_nor_results():
         "host": "here",
         "keys": ["a", "b", "c"],
         "functions": ["load"],
-        "function_of": [0, 0, 0],
+        "function_of": [],
         "ended_us": [1_000_000, 2_000_000, 3_000_000],
         "durations_us": [1000] * 3,
-        "threads": [0] * 3,
+        "threads": [],
         "raised": [[1, "int"]],
         **columns,
     }
+    assert board.read().info["reports"][0]["kind_of"] == [0, 0, 0]
     # Of some rows that were read before, the rest.
     board.cursor = f"{board.state.epoch}.1"
     (rest,) = board.read(**asked).info["reports"]
@@ -309,3 +310,15 @@ def test_a_viewer_has_times_recorded_for_seconds_only():
     assert isinstance(answer, m.AskFailed)
     board.read(peer=viewer, name="task_times", keep_s=MAX_LOOK_S)
     assert m.RecordTimes(on=False) in board.tick(MAX_LOOK_S + 1)[board.w]
+
+
+def test_attempts_of_several_functions_and_threads_are_told_apart():
+    board = Stream()
+    board.read(name="task_times", keep_s=MAX_LOOK_S)
+    board.send(board.alice, graph("a c", function="load"), graph("b", function="sum"))
+    report = times(*map(board.attempt, "abc"), 999_999)
+    report.threads = [0, 1, 0, 0]
+    board.send(board.w, report)
+    (drawn,) = board.read(name="task_times", keep_s=MAX_LOOK_S).info["reports"]
+    assert (drawn["keys"], drawn["functions"]) == (["a", "b", "c", ""], ["load", "sum"])
+    assert (drawn["function_of"], drawn["threads"]) == ([0, 1, 0, 0], [0, 1, 0, 0])
