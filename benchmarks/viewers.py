@@ -98,8 +98,13 @@ def looking(url: str, token: str, n_viewers: int) -> Iterator[list[int]]:
             thread.join()
 
 
-def cost(per_s: int, n_viewers: int, seconds: float, n_pairs: int) -> None:
-    """Measure the scheduler without and with viewers, in turns."""
+def cost(
+    per_s: int, n_viewers: int, seconds: float, n_pairs: int, rest_s: float = KEEP_S + 2
+) -> None:
+    """Measure the scheduler without and with viewers, in turns.
+
+    After `rest_s` the times of the last viewers are not recorded any more.
+    """
     found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
@@ -113,7 +118,7 @@ def cost(per_s: int, n_viewers: int, seconds: float, n_pairs: int) -> None:
         load = Load(client, per_s)
         try:
             for _ in range(n_pairs):
-                time.sleep(KEEP_S + 2)  # the times of the last viewers are not recorded any more
+                time.sleep(rest_s)
                 found[False].append(measured(scheduler, load, seconds))
                 with looking(url, token, n_viewers) as got:
                     time.sleep(2.0)

@@ -51,7 +51,7 @@ STYLE: Final = (
         for name in [*(f"c{i}" for i in range(N_COLOURS)), "cx"]
     )
     + """\
-.timeline .ct { fill: var(--full); background: var(--full); }
+.timeline .ct { fill: var(--soft); background: var(--soft); }
 .timeline rect.cf { stroke: var(--bad); stroke-width: 2; vector-effect: non-scaling-stroke; }
 .timeline i.cf { border: 2px solid var(--bad); }
 """
@@ -66,9 +66,11 @@ STYLE: Final = (
 #:     tick(s, step)         the text of an instant on the axis, where there is one each `step`
 #:     steps                 the steps from one second on; else 1, 2 and 5 times powers of ten
 #:     fixed()               the instant that stays where it is if keys zoom; else the middle
+#:     all()                 the first and the last instant of what there is; else those of `whole`
 SCRIPT: Final = """\
 "use strict";
-function timeRange(plot, {whole, least, changed, tick, steps = [], fixed = () => null}) {
+function timeRange(plot, {whole, least, changed, tick, steps = [], fixed = () => null,
+                          all = whole}) {
   const axis = plot.querySelector(".axis");
   const range = {left: whole()[0], shown: whole()[1] - whole()[0]};
   const stepOf = (rough) => {
@@ -101,7 +103,10 @@ function timeRange(plot, {whole, least, changed, tick, steps = [], fixed = () =>
     range.show(point - (point - range.left) * shown / range.shown, shown, "zoomed");
   };
   range.move = (part) => range.show(range.left + part * range.shown, range.shown, "moved");
-  range.all = () => range.show(whole()[0], whole()[1] - whole()[0], "all");
+  range.all = () => {
+    const [first, last] = all();
+    range.show(first, last - first, "all");
+  };
   range.end = () => range.show(whole()[1] - range.shown, range.shown, "end");
   const isWhole = () => range.shown >= whole()[1] - whole()[0];
   const at = (event) => {

@@ -1,9 +1,10 @@
-"""Make the pictures of the status page in the documentation.
+"""Make the pictures of the status page and of the live task stream in the documentation.
 
     python -m tests.status_picture docs/images
 
 A cluster of four workers runs three functions, one of which fails now and then, and one task asks
-for what no worker has. The page is taken when a part of the tasks is done.
+for what no worker has. The status page is taken when a part of the tasks is done, and the task
+stream when sums of parts have followed, whose inputs are fetched.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.browser import chromium
+from tests.browser import BrowserTab, chromium
 from weft.client.client import Client
 from weft.deploy.local.cluster import LocalCluster
 
@@ -48,6 +49,68 @@ def submit(client: Client) -> list[Any]:
         client.map(train, range(4000), priority=1),
         client.submit(train, -1, resources={"GPU": 1}),
     ]
+
+
+def total(parts: list[bytes]) -> int:
+    """Add parts, most of which are at other workers."""
+    time.sleep(0.08)  # workload
+    return sum(map(len, parts))
+
+
+def submit_in_waves(client: Client) -> list[Any]:
+    """Submit work of several functions that read each other's results; return the futures."""
+    futures: list[Any] = []
+    for wave in range(5):
+        parts = client.map(summarize, range(wave * 100, wave * 100 + 100), priority=2)
+        futures += client.map(load, range(wave * 300, wave * 300 + 300))
+        futures += client.map(total, [parts[i::12] for i in range(12)], priority=1)
+        futures += client.map(train, range(wave * 100, wave * 100 + 100))
+    return futures
+
+
+async def take_stream(cluster: LocalCluster, client: Client, folder: Path) -> None:
+    """Take the pictures of the task stream."""
+    with tempfile.TemporaryDirectory() as profile:
+        async with chromium(Path(profile)) as browser:
+            link = cluster.dashboard_link
+            assert link is not None
+            page = await browser.open(link, width=1100, height=700)
+            await page.wait_for("document.querySelector('.tiles') !== null")
+            await page.go(f"{link.partition('?')[0]}stream")
+            await page.wait_for("document.querySelector('#count').innerText !== ''")
+            futures = submit_in_waves(client)
+            await asyncio.to_thread(lambda: [future.exception() for future in futures])
+            legend = "document.querySelector('.legend').innerText"
+            await page.wait_for(
+                f"{legend}.includes('inputs fetched') && {legend}.includes('raised')"
+            )
+            await page.click("#all")
+            await page.click("#live-button")
+            await page.wait_for("location.search.includes('from=')")
+            for name, width, scheme in (
+                ("stream-dark", 1100, "dark"),
+                ("stream-narrow", 400, "light"),
+                ("stream-light", 1100, "light"),
+            ):
+                await page.show_as(width=width, height=430, scheme=scheme)
+                await page.go(await page.js("location.href"))
+                await page.wait_for("document.querySelector('.timeline').dataset.drawn === '1'")
+                if name == "stream-light":
+                    await _point_at_a_bar(page)
+                await page.picture(folder / f"{name}.png")
+
+
+async def _point_at_a_bar(page: BrowserTab) -> None:
+    """Move the mouse over the lanes until something is there."""
+    box = await page.js(
+        "(({top, left, width}) => [top, left, width])"
+        "(document.querySelector('#lanes').getBoundingClientRect())"
+    )
+    for part in range(40, 100):
+        x = box[1] + box[2] * part / 100
+        await page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=box[0] + 38)
+        if await page.js("document.querySelector('.tip').innerText.includes('fetched')"):
+            return
 
 
 async def take(cluster: LocalCluster, folder: Path) -> None:
@@ -84,6 +147,13 @@ def main() -> None:
         futures = submit(client)
         asyncio.run(take(cluster, folder))
         client.cancel([future for group in futures[:3] for future in group], force=True)
+    with (
+        LocalCluster(
+            n_workers=4, threads_per_worker=2, dashboard_address="127.0.0.1:0", name="climate"
+        ) as cluster,
+        Client(cluster, name="notebook") as client,
+    ):
+        asyncio.run(take_stream(cluster, client, folder))
 
 
 if __name__ == "__main__":

@@ -177,14 +177,18 @@ _PAINTER: Final = """\
 // Draws lanes: a row of pixels for each, stretched to the height of a bar.
 class Painter {
   constructor(canvas, curve, style) {
-    Object.assign(this, {canvas, curve, rows: document.createElement("canvas")});
+    Object.assign(this, {canvas, curve, style, rows: document.createElement("canvas")});
+    this.mix();
+  }
+  // Takes the colours of the style, which are others on a dark page.
+  mix() {
+    const style = this.style;
     this.colours = [...Array(OTHER).keys(), "x"].map((i) => style.getPropertyValue(`--c${i}`));
-    this.full = style.getPropertyValue("--full");
     this.bad = style.getPropertyValue("--bad");
     const rgb = (hex) => parseInt(hex.trim().replace(/#(..)(..)(..)/, "$3$2$1"), 16);
     this.pixels = this.colours.map(rgb);
     this.pixels.push(this.pixels[OTHER]);  // pale
-    this.fetchPixel = (rgb(this.full) | 0xff000000) >>> 0;
+    this.fetchPixel = (rgb(style.getPropertyValue("--soft")) | 0xff000000) >>> 0;
   }
   fit(lanes) {
     const ratio = devicePixelRatio || 1, width = Math.round(this.canvas.clientWidth * ratio);

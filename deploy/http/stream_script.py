@@ -173,6 +173,7 @@ _PAGE: Final = r"""
       tick: clock,
       steps: [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600],
       fixed: () => follows ? now() : null,
+      all: () => [attempts.total ? attempts.oldest : now() - SHOWN_S, now()],
       changed(range, how) {
         if (how === "moved") follow(range.left + range.shown >= now() - range.shown / 1e4);
         if (how === "all" || how === "end") follow(true);
@@ -194,6 +195,10 @@ _PAGE: Final = r"""
     find("#out").addEventListener("click", () => range.zoom(2));
     find("#all").addEventListener("click", () => range.all());
     addEventListener("resize", wish);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      painter.mix();
+      wish();
+    });
   }
 
   // -- pointing at an attempt

@@ -22,6 +22,7 @@ from benchmarks import (
     larger_than_memory,
     one_host,
     scaling,
+    viewers,
 )
 from benchmarks.clusters import granularity
 from benchmarks.clusters.systems import SYSTEMS, Floor
@@ -459,6 +460,14 @@ def test_the_scheduler_at_scale_is_measured(capsys):
     scaling.joins(20, 3)
     scaling.tasks(1000, 2)
     assert "20 workers join beside 3 clients" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_cost_of_viewers_is_measured_for_the_scheduler_and_in_a_browser(capsys):
+    viewers.cost(500, 2, 0.2, 1, rest_s=0.0)
+    assert "2 viewers at 500 tasks/s" in capsys.readouterr().out
+    viewers.frames(500, 0.2)
+    assert "500 attempts on " in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 
 import weft
 from tests.browser import chromium
 from tests.deploy.http.columns import read
 from tests.deploy.http.serving import Pages
+from tests.deploy.http.test_attempt_columns import report
 from tests.deploy.http.test_in_chromium import CONTRASTS, UNNAMED
+from weft.deploy.http.attempt_columns import AttemptColumns, answer_of
 from weft.deploy.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -27,6 +32,26 @@ BAR = """(() => {
   for (let x = 0; x < canvas.width; x++) if (row[4 * x + 3] > 0) return x;
   return null;
 })()"""
+#: Of some lanes: whether there is a bar, a line below it, and something red.
+PIXELS = """(() => {
+  const shown = document.querySelector('#lanes'), canvas = document.createElement('canvas');
+  Object.assign(canvas, {width: shown.width, height: shown.height});
+  const context = canvas.getContext('2d', {willReadFrequently: true});
+  context.drawImage(shown, 0, 0);
+  const pixels = (y) => {
+    const found = [], data = context.getImageData(0, y, canvas.width, 1).data;
+    for (let x = 0; x < canvas.width; x++)
+      if (data[4 * x + 3] > 0) found.push([...data.slice(4 * x, 4 * x + 3)]);
+    return found;
+  };
+  const isRed = ([r, g, b]) => r > 180 && g < 100 && b < 100;
+  return %s.map((lane) => [pixels(16 * lane + 6).length > 0, pixels(16 * lane + 14).length > 0,
+                           pixels(16 * lane + 6).some(isRed)]);
+})()"""
+#: The first question has this answer, and no other one is answered.
+ANSWERED = """let nAsked = 0;
+const bytes = Uint8Array.from(atob(%s), (c) => c.charCodeAt(0));
+fetch = async () => nAsked++ ? new Promise(() => {}) : new Response(bytes);"""
 HIDDEN = """Object.defineProperty(document, 'hidden', {value: %s, configurable: true}),
   document.dispatchEvent(new Event('visibilitychange'))"""
 #: Counts what the page does: questions, pauses between two of them, drawings.
@@ -119,6 +144,36 @@ async def test_attempts_are_drawn_as_they_end_and_the_one_pointed_at_is_describe
         assert "on local-" in tip or " · 0" in tip
         assert any(unit in tip for unit in (" µs", " ms"))
         assert tip.splitlines()[0].startswith(("load-", "abs-"))
+        page.assert_clean(url)
+
+
+async def test_lanes_are_by_host_in_natural_order_with_fetches_and_failures_marked(
+    cluster, url, tmp_path
+):
+    columns = AttemptColumns()
+    names = [("b", "w-10"), ("b", "w-2"), ("a", "v")]
+    for host, worker in names:
+        columns.add(report("k", worker=worker, host=host, durations_us=[500_000]), 1_000.0)
+    fetched = {"arrived_us": [1], "fetched_us": [400_000], "raised": [[0, "ValueError"]]}
+    columns.add(report("k", worker="w-2", host="b", threads=[1], **fetched), 1_000.0)
+    head = {"next": "x.4", "goes_on": True, "is_all": True, "n_missed": 0, "n_late": 0}
+    answer = answer_of({**head, "now": 1_002.0}, [columns.to_bytes()])
+    async with chromium(tmp_path) as browser:
+        page = await browser.open(cluster.dashboard_link)
+        await page.wait_for("document.querySelector('.tiles') !== null")
+        await page.call(
+            "Page.addScriptToEvaluateOnNewDocument",
+            source=ANSWERED % json.dumps(base64.b64encode(answer).decode()),
+        )
+        await page.go(f"{url}stream?from=1000&to=1001.2")
+        await page.wait_for("document.querySelector('.timeline').dataset.drawn === '1'")
+        labels = "[...document.querySelectorAll('#labels div')].map((e) => e.innerText)"
+        assert await page.js(labels) == ["a", "v", "b", "w-2 · 0", "w-2 · 1", "w-10"]
+        marks = await page.js(PIXELS % json.dumps([1, 3, 4, 5]))
+        (bar, below, red), *_ = marks
+        assert bar
+        assert [below, red] == [False, False]
+        assert [one[1:] for one in marks[1:]] == [[False, False], [True, True], [False, False]]
         page.assert_clean(url)
 
 
