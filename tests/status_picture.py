@@ -85,7 +85,6 @@ async def take_stream(cluster: LocalCluster, client: Client, folder: Path) -> No
                 f"{legend}.includes('inputs fetched') && {legend}.includes('raised')"
             )
             await page.click("#all")
-            await page.click("#live-button")
             await page.wait_for("location.search.includes('from=')")
             for name, width, scheme in (
                 ("stream-dark", 1100, "dark"),

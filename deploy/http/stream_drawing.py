@@ -270,7 +270,7 @@ class Painter {
       }
       const a = Math.max((start - left) * scale, 0);
       const b = Math.min(Math.max((stop - left) * scale, a + 1e-6), width);
-      const first = Math.floor(a), last = Math.min(Math.floor(b), width - 1);
+      const first = Math.min(Math.floor(a), width - 1), last = Math.min(Math.floor(b), width - 1);
       const colour = colourOf[lane.fn[i]];
       const share = 1 - lane.waited[i] / Math.max(stop - start, 1e-9);
       if (first !== pixel) { flush(); pixel = first; }

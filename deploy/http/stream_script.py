@@ -176,7 +176,8 @@ _PAGE: Final = r"""
       all: () => [attempts.total ? attempts.oldest : now() - SHOWN_S, now()],
       changed(range, how) {
         if (how === "moved") follow(range.left + range.shown >= now() - range.shown / 1e4);
-        if (how === "all" || how === "end") follow(true);
+        if (how === "all") follow(false);  // else the oldest would leave it at once
+        if (how === "end") follow(true);
         if (!how) return;
         tip.hidden = true;
         wish();
