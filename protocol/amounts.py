@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .errors import ConfigError, InvalidAmount
+from .wording import sized
 
 #: Amounts of a worker and of a task: threads, and bytes.
 CORES: Final = "cores"
@@ -30,6 +31,17 @@ def is_amount(value: Any) -> bool:
     """Return whether a value is a finite number >= 0."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and 0 <= value < math.inf
+
+
+def amount_text(name: str, amount: float) -> str:
+    """Return an amount for display: memory in bytes with a unit, others as a number."""
+    return sized(amount) if name == MEMORY else f"{amount:g}"
+
+
+def lacking_text(name: str, offered: float, needed: float) -> str:
+    """Return how a worker falls short of an amount."""
+    offer, need = amount_text(name, offered), amount_text(name, needed)
+    return f"offers {name}: {offer}, and {need} is needed"
 
 
 def asked_by_cores(cores: Any) -> dict[str, float]:

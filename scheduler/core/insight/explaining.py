@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ....protocol.amounts import amount_text
 from ....protocol.rotation import level_of
 from ....protocol.wire.question_arguments import Info
 from ....protocol.wording import counted, listed, sized
@@ -244,8 +245,9 @@ def _taken(ws: WorkerHandle, name: str, amount: float) -> str:
         if any(one == name for one, _ in task.group.task_class.resources)
     ]
     free = ws.free_resources.get(name, 0.0)
-    total = ws.resources.get(name, 0.0)
-    text = f"{name}: {max(free, 0.0):g} of {total:g} is free, it needs {amount:g}"
+    amounts = max(free, 0.0), ws.resources.get(name, 0.0), amount
+    left, total, needed = (amount_text(name, one) for one in amounts)
+    text = f"{name}: {left} of {total} is free, it needs {needed}"
     if holders:
         waiting = [task for task in holders if task.attempt in ws.blocked]
         text += f"; {'held' if free >= 0.0 else 'held or waited for'} by {_named(holders)}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....protocol.amounts import lacking_text
 from ..records.peers import WorkerHandle
 from ..records.tasks import NO_WORKER, TaskClass
 from .transitions import enqueue, move
@@ -29,9 +30,8 @@ def lacks(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -> 
     """Return why a worker may not run a class; [] = it may. See `may_run`."""
     reasons = []
     for name, amount in task_class.resources:
-        offered = ws.resources.get(name, 0.0)
-        if offered < amount:
-            reasons.append(f"offers {name}: {offered:g}, and {amount:g} is needed")
+        if (offered := ws.resources.get(name, 0.0)) < amount:
+            reasons.append(lacking_text(name, offered, amount))
     if strictly and task_class.avoided and ws.worker_id in task_class.avoided:
         reasons.append("is one that the task has left")
     wanted = task_class.workers

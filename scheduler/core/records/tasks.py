@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
-from ....protocol.amounts import BESIDE, CORES
+from ....protocol.amounts import BESIDE, CORES, amount_text
 from ....protocol.rotation import LevelTurns
 from ....protocol.wire.failure import Failure
 from ....protocol.wire.messages import WANTED
@@ -162,7 +162,7 @@ class TaskClass:
         parts = []
         if self.workers:
             parts.append("workers " + ", ".join(self.workers))
-        parts.extend(f"{name}: {amount:g}" for name, amount in self.resources)
+        parts.extend(f"{name}: {amount_text(name, amount)}" for name, amount in self.resources)
         return "; ".join(parts) or "any worker"
 
 

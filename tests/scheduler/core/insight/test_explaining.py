@@ -52,6 +52,15 @@ def test_a_waiting_task_is_followed_to_the_first_that_it_waits_for(board):
     ]
 
 
+def test_amounts_of_memory_have_units(board):
+    client = board.client()
+    board.send(client, graph("a", resources={"memory": 800e9}))
+    board.worker("small", resources={"memory": 4 * 2.0**30})
+    found = explained(board, "a")
+    assert found["details"] == ["worker small offers memory: 4 GiB, and 745 GiB is needed"]
+    assert found["steps"][0][2] == "no worker offers memory: 745 GiB (1 worker is connected)"
+
+
 def test_a_restriction_to_other_workers_is_named(board):
     client = board.client()
     board.worker("here")
