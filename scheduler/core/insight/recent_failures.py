@@ -92,6 +92,8 @@ def text_of(failure: Failure) -> str:
         text = f"{items[2]}: {items[3]}" if items[3] else items[2]
     elif kind == "worker-died" and len(items) > 3:
         text = f"{items[1]} workers died while they ran it, the last one: {items[3]}"
+    elif kind == "rows-failed" and len(items) > 3:
+        text = f"{items[1]} of {items[2]} rows have not succeeded: {items[3]}"
     else:
         text = items[1] if len(items) > 1 else kind
     line = " ".join(text[: 4 * MAX_TEXT].split())

@@ -143,6 +143,7 @@ def test_failures_are_the_last_ones_newest_first_in_one_short_line(board):
          "4 workers died while they ran it, the last one: killed by SIGKILL"),
         (["data-lost", "k", "gone"], "gone"),
         (["cancelled", "k", "enough"], "enough"),
+        (["rows-failed", "k", 2, 6, "4, 5"], "2 of 6 rows have not succeeded: 4, 5"),
         (["key-conflict", "k"], "key-conflict"),
         (["exception"], "exception"),
         (["exception", {}, [], 1, None], "1"),
