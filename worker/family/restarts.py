@@ -188,8 +188,10 @@ def memory_verdict(rss: int, limit: int, terminate: float = TERMINATE_FRACTION) 
     """
     if not limit or not terminate or rss <= terminate * limit:
         return ""
+    unit, size = ("GiB", _GIB) if limit >= _GIB else ("MiB", _GIB >> 10)
     # Two decimals each: `protocol/deaths.py` counts texts that differ in such numbers as one cause.
-    return f"memory limit: {rss / _GIB:.2f} of {limit / _GIB:.2f} GiB, killed by the supervisor"
+    sizes = f"{rss / size:.2f} of {limit / size:.2f} {unit}"
+    return f"memory limit: {sizes}, more than {100 * terminate:g} %, killed by the supervisor"
 
 
 # --- The end of the family ------------------------------------------------------------------------

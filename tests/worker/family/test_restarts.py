@@ -146,8 +146,11 @@ def test_a_worker_above_95_percent_of_its_memory_limit_is_killed_with_the_sizes(
     assert memory_verdict(950 << 20, 1000 << 20, 0.95) == ""
     assert memory_verdict(10**12, 0, 0.95) == ""
     assert memory_verdict(10**12, 1000 << 20, 0.0) == ""
-    text = memory_verdict(951 << 20, 1000 << 20, 0.95)
-    assert text == "memory limit: 0.93 of 0.98 GiB, killed by the supervisor"
+    rest = "more than 95 %, killed by the supervisor"
+    assert memory_verdict(951 << 20, 1000 << 20, 0.95) == (
+        f"memory limit: 951.00 of 1000.00 MiB, {rest}"
+    )
+    assert memory_verdict(39 << 27, 5 << 30, 0.95) == f"memory limit: 4.88 of 5.00 GiB, {rest}"
 
 
 # --- Starts that fail -----------------------------------------------------------------------------
