@@ -287,6 +287,10 @@ class _Handshake:
             raise LocalProtocolError("the handshake is not done")
         return self._theirs
 
+    def _token_source(self) -> str:
+        """Return where the right token is, and over TLS what else may be the cause."""
+        return f"{_TOKEN_SOURCE}; {_MIDDLE}" if self._binding else _TOKEN_SOURCE
+
     def _proof(self, key: bytes, kind: HandshakeKind, client: Hello, server: Hello) -> bytes:
         # All parts but the binding have a fixed size, and the binding is last, after its length:
         # no two different exchanges have the same transcript.
@@ -384,8 +388,8 @@ class ClientHandshake(_Handshake):
         expected = self._proof(self._key, HandshakeKind.SERVER_PROOF, self._ours, theirs)
         if not hmac.compare_digest(mac, expected):
             raise WrongToken(
-                f"the server did not prove that it holds this cluster's token: {_TOKEN_SOURCE}; "
-                f"{_MIDDLE}"
+                "the server did not prove that it holds this cluster's token: "
+                + self._token_source()
             )
         self._key = b""
         self.done = True
@@ -394,7 +398,7 @@ class ClientHandshake(_Handshake):
         # A reject is not authenticated. It ends this connection, which anyone able to forge it
         # could have broken anyway.
         if reason == Reason.TOKEN:
-            return WrongToken(f"the server did not accept our token: {_TOKEN_SOURCE}; {_MIDDLE}")
+            return WrongToken(f"the server did not accept our token: {self._token_source()}")
         if reason == Reason.VERSION:
             return _wrong_version(self._ours, theirs)
         if reason == Reason.CLUSTER:
@@ -519,8 +523,7 @@ class ServerHandshake(_Handshake):
                 WrongToken(
                     f"a peer that claims to be a {role_name(theirs.role)} does not hold this "
                     f"cluster's token of role {level_name(theirs.level)}"
-                    f"{f' {self._user}' if self._user else ''}: {_TOKEN_SOURCE}; "
-                    f"{_MIDDLE}"
+                    f"{f' {self._user}' if self._user else ''}: {self._token_source()}"
                 ),
             )
         self._token = b""

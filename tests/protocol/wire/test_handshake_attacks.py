@@ -147,6 +147,15 @@ def test_a_relayed_handshake_fails_because_the_channels_differ(server_binding: b
         c.feed(answer)
 
 
+def test_a_proxy_is_no_cause_of_a_wrong_token_where_there_is_no_tls() -> None:
+    c, s = client(TOKEN[::-1], channel_binding=b""), server(channel_binding=b"")
+    answer = run_to_answer(c, s)
+    assert "proxy" not in str(s.error)
+    with pytest.raises(WrongToken) as caught:
+        c.feed(answer)
+    assert "proxy" not in str(caught.value)
+
+
 def test_a_proof_for_one_role_is_none_for_another() -> None:
     # Every role has its own key, so the same transcript would still not do.
     keys = {handshake._role_key(TOKEN, level, role) for role in Role for level in Level}
