@@ -129,7 +129,7 @@ class HintingCommand(click.Command):
             hint = (
                 of_command.get(name)
                 or _ELSEWHERE[""].get(name)
-                or (f"did you mean {meant}?" if meant else f"see '{ctx.command_path} --help'")
+                or (f"did you mean {meant}?" if meant else _help_for(ctx, given))
             )
             raise click.UsageError(f"there is no option {name}; {hint}", ctx) from error
         except click.UsageError as error:
@@ -138,6 +138,13 @@ class HintingCommand(click.Command):
                 raise
             text = "; give a port with --port 8786, an address of this machine with --host"
             raise click.UsageError(error.message + text, ctx) from error
+
+
+def _help_for(ctx: click.Context, given: list[str]) -> str:
+    """Return what to do about an option that is like none of the command's."""
+    if ctx.info_name == "submit" and "--" not in given:
+        return f"if it is one of the program, put -- before that: {ctx.command_path} -- PROGRAM ..."
+    return f"see '{ctx.command_path} --help'"
 
 
 class CommandGroup(click.Group):

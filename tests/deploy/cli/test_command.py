@@ -67,6 +67,8 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["worker", "--local-dir", "x"], ["did you mean '--local-directory'?"]),
         (["worker", "--n-workers", "2"], ["did you mean '--nworkers'?"]),
         (["worker", "--quux"], ["no option --quux; see 'weft worker --help'"]),
+        (["submit", "ls", "-la"], ["no option -l;", "put -- before that: weft submit -- PROGRAM"]),
+        (["submit", "--zzz", "--", "ls", "-la"], ["no option --zzz; see 'weft submit --help'"]),
         (["worker", "--nthreads", "all"], ["--nthreads: 'all' is not a whole number", "or auto"]),
         (["worker", "--nthreads", "0"], ["--nthreads: 0 is not between 1 and 4096"]),
         (["scheduler", "--dashboard-address", "nowhere"], ["'nowhere'", "127.0.0.1:8787"]),
