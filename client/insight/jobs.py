@@ -13,7 +13,7 @@ import msgpack
 
 from ...protocol.array_rows import row_of_key
 from ...protocol.durations import Duration, moment_of, seconds_of, seconds_or_none
-from ...protocol.errors import DataLost, TaskCancelled
+from ...protocol.errors import DataLost, InvalidDuration, TaskCancelled
 from ...protocol.values.serialize import loads
 from ...protocol.wire.answers import part_of, reading
 from ...protocol.wire.keys import Key, key_of, text_of
@@ -291,7 +291,12 @@ def _past(value: Any, name: str) -> float:
     try:
         return moment_of(value, name)
     except (TypeError, ValueError):
+        pass
+    try:
         return time.time() - seconds_of(value, name)
+    except InvalidDuration:
+        text = "give a point in time ('2030-12-24 18:00'), or how long ago it was ('30s', '2h')"
+        raise InvalidDuration(f"{value!r:.80} is not a time; {text}", name) from None
 
 
 def _matches(pattern: re.Pattern[str], job: Job) -> bool:

@@ -95,6 +95,8 @@ def queue(
     """
     import json
 
+    from ...protocol.errors import InvalidDuration
+
     is_filtered = state or name or of_client or user or match or since or until or recurring
     if summary and is_filtered:
         raise click.UsageError("--summary counts all jobs: leave the other options out")
@@ -117,6 +119,8 @@ def queue(
                 recurring=recurring,
                 user=user,
             )
+        except InvalidDuration as error:
+            raise click.UsageError(f"--{error}") from None
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         is_cut, found = len(found) > limit, found[:limit]

@@ -230,7 +230,7 @@ def test_the_queue_is_searched_and_counted(command, folder):
     assert json.loads(command("queue", "--summary", "--json")[1])["divmod"] == {"done": 3}
     for words, text in [
         (("--match", "("), "--match (: "),
-        (("--since", "soon"), "since"),
+        (("--since", "soon"), "--since: 'soon' is not a time; give a point in time"),
         (("--summary", "--name", "x"), "leave the other options out"),
         (("--match", "x", "--name", "x"), "not both"),
     ]:
