@@ -79,6 +79,8 @@ def queue(
 ) -> None:
     """List the detached jobs that the journal of the scheduler has, the latest first.
 
+    A job that is pending waits or runs: 'weft explain KEY' says which.
+
     Of jobs in a queue that name is shown, and whether it is paused; see 'weft pause'. Of recurring
     jobs the next time is shown. Each run is a job of its own, whose key begins with
     that of the recurring one and "@".
