@@ -13,7 +13,7 @@ import pytest
 
 from weft.protocol.wire.messages import Resubmitted
 
-#: What ends each start of a session with a new scheduler, which no test has to look at.
+#: What ends each start of a session but the first, which no test has to look at.
 REGULAR: Final = Resubmitted
 
 

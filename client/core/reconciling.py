@@ -99,8 +99,6 @@ def submit_again(core: ClientState, *, is_first: bool) -> int:
     want(core, keys)
     n_unsent = len(core.unsent)
     go_on(core, is_restarted=not is_first)
-    if not is_first:
-        core.to_scheduler.append(Resubmitted())
     return n_unsent + len(keys)
 
 
@@ -170,6 +168,8 @@ def go_on(core: ClientState, *, is_restarted: bool = False) -> None:
     if core.confirmations:
         number = ask_to_answer(core)
         core.confirmations = [(watcher, number) for watcher, _ in core.confirmations]
+    if core.epoch:  # it is not the first session
+        core.to_scheduler.append(Resubmitted())
 
 
 def _release_again(core: ClientState) -> list[str]:

@@ -7,9 +7,10 @@ row at once and answers `InventoryEnd` with `Reconciled`; what it does not want 
 `DropAttempts`. It assigns nothing to the worker before that.
 
 A client that had a session with another scheduler submits again what it has recipes for, wants the
-other keys, and sends `Resubmitted`. A new scheduler that waits for the peers of the last one sends
-each client `Recovering`, and `Recovered` when it begins to assign tasks. Until then it does not
-answer for keys that it does not know: a worker that holds them may be on its way.
+other keys, and sends `Resubmitted`. In a later session with the same one it does so when it has
+submitted again what that does not know. A new scheduler that waits for the peers of the last one
+sends each client `Recovering`, and `Recovered` when it begins to assign tasks. Until then it does
+not answer for keys that it does not know: a worker that holds them may be on its way.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Reconciled(Message):
 # -- of a client to the scheduler -----------------------------------------------------------------
 @message(9, by=CLIENTS)
 class Resubmitted(Message):
-    """Report that the client has sent all that it wants of a new scheduler."""
+    """Report that the client has sent all that it wants, after the start of a later session."""
 
 
 # -- of the scheduler to a client -----------------------------------------------------------------

@@ -85,7 +85,7 @@ def refuse(
 ) -> Mapping[int, Failure | None]:
     """Return the rows that the journal cannot take, and why: they fail for this client only.
 
-    And the jobs that have ended, if the client submits them again to the next scheduler.
+    And the jobs that have ended, if the client submits again all that it wants.
     """
     journal = journal_of(state)
     if client is journal.keeper or not any(r.get("detached") for r in message.options):
@@ -98,7 +98,7 @@ def refuse(
         record = message.options[place]
         if not record.get("detached") or record.get("delivered") or row in refused:
             continue  # its client has the result of what is delivered: it is no new job
-        if client in journal.returning and journal.has_ended(key):
+        if journal.resubmits.get(client) and journal.has_ended(key):
             rows[row] = None
             continue
         task = state.tasks.get(key)
@@ -492,8 +492,7 @@ FEATURE: Final = Feature(
     settling=((DetachedJobs, settle),),
     ticked=(on_ticked, reading.on_ticked),
     client_connected=(reading.note_client,),
-    client_away=(reading.note_resubmitted,),
-    client_gone=(reading.note_resubmitted,),
+    client_gone=(reading.note_gone,),
     may_come=(reading.is_on_record,),
     recipe_needed=(reading.on_needed,),
     orders={

@@ -71,7 +71,7 @@ class DetachedJobs:
         "number",
         "read_problem",
         "reading",
-        "returning",
+        "resubmits",
         "submitters",
         "unrecorded",
         "unrecorded_nbytes",
@@ -92,8 +92,8 @@ class DetachedJobs:
         self.asked: list[str] = []
         #: why they could not be read the last time; "" = they were
         self.read_problem = ""
-        #: {client of an earlier scheduler: None} of those that have not submitted all again
-        self.returning: dict[ClientHandle, None] = {}
+        #: {client: it submits again all that it wants, and has not done so yet}
+        self.resubmits: dict[ClientHandle, bool] = {}
         #: {key: why} of those whose beginning could not be recorded, the latest. It finds its
         #: oldest at once.
         self.unrecorded: OrderedDict[str, str] = OrderedDict()

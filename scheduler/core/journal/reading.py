@@ -46,14 +46,21 @@ def on_needed(state: SchedulerState, task: SchedulerTask) -> None:
 
 
 def note_client(state: SchedulerState, client: ClientHandle, last_epoch: int) -> None:
-    """Note a client of an earlier scheduler: what it submits at first is submitted again."""
-    if 0 < last_epoch < state.epoch:
-        journal_of(state).returning[client] = None
+    """Note a client; one that was here, or at an earlier scheduler, begins by submitting again.
+
+    Its connection may break meanwhile: then it goes on with that.
+    """
+    journal_of(state).resubmits.setdefault(client, last_epoch > 0)
 
 
 def note_resubmitted(state: SchedulerState, client: ClientHandle) -> None:
-    """Note that a client has submitted all again, or that it is gone."""
-    journal_of(state).returning.pop(client, None)
+    """Note that a client has submitted all again."""
+    journal_of(state).resubmits[client] = False
+
+
+def note_gone(state: SchedulerState, client: ClientHandle) -> None:
+    """Note that a client is gone."""
+    journal_of(state).resubmits.pop(client, None)
 
 
 def want_again(

@@ -122,8 +122,7 @@ def test_relayed_requests_wait_while_the_connection_is_down_and_are_repeated_the
     assert bench.handle(Disconnected())[0] == []
     assert bench.connect(epoch=1) == [WantKeys(keys=["a", "b"], spec_hashes=[])]
     messages, _ = bench.hear(in_memory({"a": 100}), KeysPending(keys=["b"]))
-    assert [x.keys for x in messages] == [["a"]]
-    assert isinstance(messages[0], FetchKeys)
+    assert [x.keys for x in messages.of(FetchKeys)] == [["a"]]
 
 
 def test_rounds_of_a_result_count_anew_after_it_has_come(bench):

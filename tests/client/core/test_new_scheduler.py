@@ -96,6 +96,21 @@ def test_pending_tasks_are_submitted_at_once_in_order_and_nothing_is_asked(bench
     assert [*rows(bench.do(bench.task("d", "c")))] == ["d"]
 
 
+def test_the_same_scheduler_is_told_when_all_that_it_lacks_was_submitted_again(bench):
+    """The line may have broken while all was submitted, or for so long that all was released."""
+    a = bench.task("a")
+    bench.do(a, bench.task("b", "a"))
+    bench.do(a.state)
+    restart(bench)
+    bench.sent(Disconnected())
+    (want,) = bench.connect(epoch=bench.core.epoch)
+    assert want == WantKeys(keys=["b"])
+    messages, _ = bench.hear(KeysUnknown(keys=["b"]))
+    assert [*rows(messages)] == ["a", "b"]
+    assert [*{type(one) for one in messages[1:-1]}] == [ReleaseKeys]
+    assert messages[-1] == Resubmitted()
+
+
 def test_the_first_scheduler_is_not_told_that_everything_was_submitted_again():
     bench = Bench()
     bench.do(bench.task("a"))

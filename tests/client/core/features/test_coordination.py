@@ -99,7 +99,7 @@ def test_a_session_begins_by_saying_that_no_call_is_left_without_an_answer(bench
     answered(bench, call, values=[b"1"], take=False)
     bench.handle(Disconnected())
     assert bench.do(AnswerTaken(call)) == []
-    (resume,) = bench.connect(1)
+    resume, _ = bench.connect(1)
     assert resume == Operate(request=0, operation=h.RESUME, arguments={"pending": []})
 
 
@@ -117,7 +117,7 @@ def test_a_session_begins_with_what_is_not_answered_and_the_leases(bench, watche
     answered(bench, held, info=GRANTED)
     answered(bench, untaken, take=False, values=[b"1"])
     bench.handle(Disconnected())
-    resume, restated, again = bench.connect(1)
+    resume, restated, again, _ = bench.connect(1)
     assert resume == Operate(
         request=0,
         operation=h.RESUME,
@@ -143,7 +143,7 @@ def test_a_lease_that_was_lost_is_reported_once_and_fails_its_release(bench, wat
     bench.do(held)
     answered(bench, held, info=GRANTED)
     bench.handle(Disconnected())
-    _, restated = bench.connect(1)
+    _, restated, _ = bench.connect(1)
     lost = Operated(request=restated.request, problem=h.HOLD_LOST, text="given away")
     assert bench.hear(lost) == ([], [Warn("given away")])
     call = release(watcher)
@@ -181,7 +181,7 @@ def test_a_lease_of_some_of_several_locks_states_those_that_it_has(bench, watche
     bench.do(call)
     answered(bench, call, info={"granted": True, "names": ["b", "c"]})
     bench.handle(Disconnected())
-    _, restated = bench.connect(1)
+    _, restated, _ = bench.connect(1)
     assert restated.arguments == {"lease": "1", "owner": "t", "names": ["b", "c"]}
 
 
@@ -198,7 +198,7 @@ def test_an_abandoned_call_is_withdrawn_and_so_is_what_it_has_got(bench, watcher
     assert bench.hear(Operated(request=waiting.request, info=GRANTED)) == ([], [])
     assert calls_of(bench.core).leases == {}
     bench.handle(Disconnected())
-    resume, *again = bench.connect(1)
+    resume, *again, _ = bench.connect(1)
     pending = [*[x.request for x in sent], waiting.request, got.request]
     assert resume.arguments == {"pending": pending}
     assert [x.operation for x in again] == [h.WITHDRAW] * 2
@@ -218,7 +218,7 @@ def test_an_abandoned_release_is_done_all_the_same(bench, watcher):
     answered(bench, held, info=GRANTED)
     bench.handle(Disconnected())
     assert bench.do(over, CallAbandoned(over)) == []
-    _, sent = bench.connect(1)
+    _, sent, _ = bench.connect(1)
     assert (sent.operation, sent.request) == ("release", over.request)
     assert bench.hear(Operated(request=over.request)) == ([], [])
 
@@ -277,7 +277,7 @@ def test_a_wait_ends_in_time_while_the_scheduler_is_away_and_is_withdrawn_later(
     assert notified(bench) == []
     assert notified(bench) == [NO_ANSWER]
     assert notified(bench) == []
-    resume, *again = bench.connect(1)
+    resume, *again, _ = bench.connect(1)
     # The scheduler may have granted it, and keeps the answer until it takes that back.
     assert call.request in resume.arguments["pending"]
     assert [(x.operation, x.arguments.get("request")) for x in again] == [

@@ -49,7 +49,7 @@ def test_a_new_scheduler_is_sent_what_the_last_one_had(bench):
 def test_the_same_scheduler_is_not(bench):
     register(bench, workers=[])
     bench.handle(Disconnected())
-    assert bench.connect(1) == []
+    assert bench.connect(1) == [Resubmitted()]
 
 
 def test_one_that_was_ignored_is_not_stated(bench):
@@ -87,13 +87,13 @@ def test_unconfirmed_plugins_are_stated_again_in_the_next_session(bench):
     first, _second = again(bench)
     bench.hear(Answer(request=first.request, info={"workers": []}))
     bench.handle(Disconnected())
-    (stated,) = bench.connect(2)
+    stated, _ = bench.connect(2)
     assert stated.arguments["plugin"] == "p-2"
     bench.hear(PluginsKept(plugins=["p-1"]))
     assert {*plugins_of(bench.core).kept} == {"p-1", "p-2"}
     bench.hear(Answer(request=stated.request, info={"workers": []}))
     bench.handle(Disconnected())
-    assert bench.connect(2) == []
+    assert bench.connect(2) == [Resubmitted()]
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,35 @@ def test_jobs_that_a_client_submits_again_to_the_next_scheduler_do_not_run_again
     board.drop_rest()
 
 
+@pytest.mark.parametrize("away_s", [0.0, 100.0], ids=["back", "released"])
+def test_a_client_whose_line_breaks_while_it_submits_again_goes_on_with_that(away_s):
+    board = open_board(JournalRead(ended={**ENDED, "x": "done"}))
+    board.close(returning(board))
+    board.tick(away_s)
+    worker = board.worker()
+    client = board.client(last_epoch=board.state.epoch)
+    board.send(client, graph("a", ":a -> d", detached=True), m.ReleaseKeys(keys=["a"]))
+    assert board.states(*"ad") == ["no_worker", "waiting"]
+    (asked,) = reads(board)
+    board.send(client, m.Resubmitted())
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1])]))
+    board.finish(worker, "a", blob=dumps(7))
+    assert board.states("d") == ["processing"]
+    board.send(client, graph("x", detached=True))  # a user asks for it
+    assert [entry.key for write in writes(board) for entry in write.entries] == ["x"]
+    board.drop_rest()
+
+
+def test_a_client_that_was_away_for_a_moment_may_have_a_job_begin_anew_when_it_is_back():
+    board = open_board(JournalRead(ended={**ENDED}))
+    board.worker()
+    board.close(board.client())
+    client = board.client(last_epoch=board.state.epoch)
+    board.send(client, graph("a", detached=True))
+    assert board.states("a") == ["processing"]
+    board.drop_rest()
+
+
 def test_a_job_that_a_client_submits_again_and_that_is_on_record_no_more_runs():
     board = open_board(JournalRead(ended={**ENDED}))
     board.worker()
