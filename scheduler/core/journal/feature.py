@@ -94,14 +94,20 @@ def refuse(
     option_of = message.option_of or [0] * len(message.keys)
     conditions = [TaskOptions.of(record).conditions for record in message.options]
     rows: dict[int, Failure | None] = {}
+    ended: list[int] = []
+    delivered: list[int] = []
     for row, (key, place) in enumerate(zip(message.keys, option_of, strict=True)):
         record = message.options[place]
-        if not record.get("detached") or record.get("delivered") or row in refused:
-            continue  # its client has the result of what is delivered: it is no new job
-        if journal.resubmits.get(client) and journal.has_ended(key):
-            rows[row] = None
+        if not record.get("detached") or row in refused:
             continue
         task = state.tasks.get(key)
+        if record.get("delivered"):  # its client has the result: it is no new job
+            if journal.is_done(key) and (task is None or task.is_without_recipe):
+                delivered.append(row)
+            continue
+        if journal.resubmits.get(client) and journal.has_ended(key):
+            ended.append(row)
+            continue
         if task is not None and is_other(message, task, row) and not names_content(key):
             continue
         reads = message.dependencies[row] if message.dependencies else []
@@ -116,9 +122,9 @@ def refuse(
             rows[row] = unrecorded(key, reason)
         else:
             journal.accepted[key] = client
-    if ended := [row for row, failure in rows.items() if failure is None]:
-        reading.want_again(state, client, message, ended)
-    return rows
+    reading.want_again(state, client, message, ended)
+    reading.want_delivered(state, client, message, delivered)
+    return rows | dict.fromkeys([*ended, *delivered])
 
 
 def _is_known(journal: DetachedJobs, key: str, task: SchedulerTask | None) -> bool:
@@ -272,6 +278,7 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
         journal.unrecorded_nbytes += sum(entry.result_nbytes for entry in again)
         state.call_after(RETRY_S, _end_again, report.number)
     let_go(state, over)
+    reading.read_released(state, over)
     for then in batch.then:
         then(state, report.error)
     for question in batch.questions:
@@ -491,6 +498,7 @@ FEATURE: Final = Feature(
     submitted_with={"detached": on_detached},
     settling=((DetachedJobs, settle),),
     ticked=(on_ticked, reading.on_ticked),
+    results_lost=(reading.read_lost,),
     client_connected=(reading.note_client,),
     client_gone=(reading.note_gone,),
     may_come=(reading.is_on_record,),

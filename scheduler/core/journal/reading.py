@@ -4,6 +4,8 @@ Their client was away for longer than its lease, and asks for them; or the sched
 again before it could tell, and the client submits again all that it wants. Or another client has
 got the key. Without this the jobs would run again.
 
+A worker may have had the last copy of a result, or only its client has it.
+
 The task of such a key has no recipe, and waits. A result that was read is submitted as a constant.
 A failure is that of the task. What the journal has no more is unknown, like any other key.
 """
@@ -13,9 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages import NO_HASH, SubmitTasks, WantKeys
-from ..moves.transitions import err
+from ..moves.transitions import err, release_unneeded
+from ..moves.without_recipe import change_args, change_group, class_without_recipe, make
 from ..records.peers import ClientHandle
-from ..records.tasks import NO_WORKER, SchedulerTask
+from ..records.tasks import NO_WORKER, RELEASED, SchedulerTask
 from ..requests import wanted_keys
 from .entries import EndsRead, ReadEnds
 from .jobs import DetachedJobs, journal_of
@@ -70,6 +73,67 @@ def want_again(
     hashes = [message.spec_hashes[row] for row in rows] if message.spec_hashes else []
     keys = [message.keys[row] for row in rows]
     wanted_keys.on_want(state, client, WantKeys(keys=keys, spec_hashes=hashes))
+
+
+def want_delivered(
+    state: SchedulerState, client: ClientHandle, message: SubmitTasks, rows: list[int]
+) -> None:
+    """Let a client want jobs on record whose results it has: they are read if a task needs them."""
+    rest = []
+    for row in rows:
+        key = message.keys[row]
+        if (task := state.tasks.get(key)) is None:
+            task = make(state, key, message.spec_hashes[row] if message.spec_hashes else NO_HASH)
+        if task.state != RELEASED:
+            rest.append(row)
+            continue
+        wanted_keys.want(client, task)
+        task.delivered = True
+        wanted_keys.note_made(state, [key])  # a worker may have kept it
+    want_again(state, client, message, rest)
+
+
+def read_lost(state: SchedulerState, tasks: list[SchedulerTask]) -> list[SchedulerTask]:
+    """Let jobs on record that would be made again be read: these, or what they would be made of.
+
+    They have no data. Without their recipes they wait when they are needed.
+    """
+    journal = journal_of(state)
+    found = [*tasks] if journal.ended else []
+    seen = dict.fromkeys(found)
+    for task in found:  # which grows
+        if task.group.options.detached and journal.is_done(task.key) and _is_plain(task):
+            _take_recipe(state, task)
+        else:
+            inputs = [one for one in task.dependencies if one.state == RELEASED]
+            found += [one for one in inputs if one not in seen]
+            seen.update(dict.fromkeys(inputs))
+    return tasks
+
+
+def read_released(state: SchedulerState, keys: list[str]) -> None:
+    """Let those jobs be read from now on that others may need again, and whose data is dropped."""
+    tasks = [task for key in keys if (task := state.tasks.get(key)) is not None]
+    read_lost(state, [task for task in tasks if task.state == RELEASED])
+
+
+def _take_recipe(state: SchedulerState, task: SchedulerTask) -> None:
+    change_group(state, task, task.group.in_class(class_without_recipe(state)))
+    change_args(task, None)
+    inputs, task.dependencies = task.dependencies, ()
+    for dependency in inputs:
+        if isinstance(others := dependency.dependents, dict):
+            del others[task]
+        if not others or isinstance(others, tuple):
+            dependency.dependents = None
+    release_unneeded(state, [*inputs])
+
+
+def _is_plain(task: SchedulerTask) -> bool:
+    """Return whether a task is a call like others, and neither a gang's nor an actor."""
+    task_class = task.group.task_class
+    is_call = task_class.has_recipes and task_class.takes_thread and not task_class.is_deferred
+    return is_call and not task.group.function.is_unique
 
 
 def reads(state: SchedulerState, key: str) -> bool:

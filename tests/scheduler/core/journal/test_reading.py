@@ -13,7 +13,7 @@ from weft.scheduler.core.journal.jobs import journal_of
 from weft.scheduler.core.journal.reading import READ_AGAIN_S
 from weft.scheduler.core.records.presence import Members
 
-from ...builders import Board, graph, sent_keys
+from ...builders import Board, finished, graph, sent_keys
 from .test_journal import job, open_board, recorded, writes
 
 ENDED: dict[str, str] = {"a": "done", "b": "failed"}
@@ -210,6 +210,82 @@ def test_a_job_that_a_client_submits_again_and_that_is_on_record_no_more_runs():
     assert sent_keys(board.out, client, m.KeysUnknown) == ["a"]
     board.send(client, graph("a", detached=True, blob=None))
     assert board.states("a") == ["processing"]
+    board.drop_rest()
+
+
+def test_a_result_that_its_client_has_is_read_when_a_task_needs_it_after_a_restart():
+    board = open_board(JournalRead(ended={**ENDED}))
+    worker, client = board.worker(), returning(board)
+    board.send(client, graph("a", detached=True, delivered=True), m.Resubmitted())
+    assert (reads(board), board.states("a")) == ([], ["released"])
+    board.send(client, graph("a", ":a -> d", detached=True, delivered=True))  # once more
+    assert (reads(board), board.states(*"ad")) == ([], ["released", "released"])
+    board.send(client, graph(":d -> e"))
+    (asked,) = reads(board)
+    assert board.states(*"ade") == ["no_worker", "waiting", "waiting"]
+    board.send(client, graph("a", detached=True, delivered=True))
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1])]))
+    (sent,) = board.out.of(worker, m.AssignTasks)
+    assert (sent.keys[0], sent.functions[0]) == ("a", CONSTANT_ID)
+    board.finish(worker, "a", blob=dumps(7))
+    assert board.states(*"ad") == ["memory", "processing"]
+    board.send(client, m.ReleaseKeys(keys=[*"ade"]))
+    board.drop_rest()
+    assert board.states(*"ade") == ["-"] * 3
+
+
+@pytest.mark.parametrize("is_read_before", [False, True])
+def test_a_result_whose_last_copy_is_lost_is_read_when_a_task_needs_it(is_read_before):
+    board = open_board()
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("z a", ":z -> a", detached=True))
+    board.finish(worker, "z", blob=b"input")
+    board.finish(worker, "a", blob=b"result")
+    for number in range(1, journal_of(board.state).number):
+        recorded(board, number)
+    if is_read_before:
+        board.send(client, graph(":a -> d"))
+    other = board.worker("v")
+    board.close(worker)
+    assert board.states("z") == ["released"]
+    if not is_read_before:
+        assert (reads(board), board.states("a")) == ([], ["released"])
+        board.send(client, graph(":a -> d"))
+    (asked,) = reads(board)
+    assert asked.keys == ["a"]
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1])]))
+    (sent,) = board.out.of(other, m.AssignTasks)
+    assert (sent.keys[0], sent.functions[0]) == ("a", CONSTANT_ID)
+    board.finish(other, "a", blob=dumps(7))
+    assert board.states("d") == ["processing"]
+    assert board.send(client, graph("y")).of(client, m.KeysErred) == []  # its function is known
+    board.send(client, m.ReleaseKeys(keys=[*"zady"]))
+    board.drop_rest()
+    assert board.states(*"zady") == ["-"] * 4
+
+
+@pytest.mark.parametrize("is_released_first", [False, True])
+def test_a_job_on_record_is_read_for_what_is_made_of_it_again(is_released_first):
+    board = open_board()
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.send(client, graph(":a -> d"))
+    board.finish(worker, "a", blob=b"result")
+    board.send(worker, finished([board.attempt("d")], blob=None))
+    keys = [["a"], []]
+    board.send(client, m.ReleaseKeys(keys=keys[not is_released_first]))
+    for number in (1, 2):
+        recorded(board, number)
+    board.send(client, m.ReleaseKeys(keys=keys[is_released_first]))
+    assert board.states(*"ad") == ["released", "memory"]
+    other = board.worker("v")
+    board.close(worker)
+    (asked,) = reads(board)
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1])]))
+    (sent,) = board.out.of(other, m.AssignTasks)
+    assert (sent.keys[0], sent.functions[0]) == ("a", CONSTANT_ID)
+    board.finish(other, "a", blob=dumps(7))
+    assert board.states("d") == ["processing"]
     board.drop_rest()
 
 
