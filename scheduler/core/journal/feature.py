@@ -392,6 +392,7 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
         state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
         return
     journal.tell_followers(state, keys)
+    ended = {key: journal.ended[key] for key in keys if key in journal.ended}
     for key in keys:
         for of_keys in (
             journal.jobs, journal.ended, journal.followers,
@@ -400,7 +401,21 @@ def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
             of_keys.pop(key, None)
         append(state, JobForgotten(key))
     let_go(state, keys)
-    answer_when_recorded(state, peer, message)
+    when_written(state, partial(_answer_forgotten, peer, message.request, ended))
+
+
+def _answer_forgotten(
+    peer: int, request: int, ended: dict[str, str], state: SchedulerState, error: str
+) -> None:
+    """Answer that jobs are forgotten, or why they are not: they stay on record."""
+    answer: m.Answer | m.AskFailed = m.Answer(request=request, info={})
+    if error:
+        journal = journal_of(state)
+        journal.ended |= {key: how for key, how in ended.items() if key not in journal.jobs}
+        text = f"the jobs are not forgotten: {error}"
+        answer = m.AskFailed(request=request, kind=NO_ANSWER, text=text)
+    if peer in state.roles:
+        state.send(peer, answer)
 
 
 def _why_kept(state: SchedulerState, key: str) -> str:

@@ -152,6 +152,23 @@ def test_a_job_that_is_forgotten_lets_go_of_its_result(board):
     assert board.out == {client: [m.Answer(request=4, info={})]}
 
 
+def test_a_job_that_could_not_be_forgotten_is_on_record():
+    board = open_board(JournalRead(ended={"a": "done"}))
+    client = board.client()
+    ask = m.Ask(request=4, name="forget_jobs", arguments={"keys": ["a"]})
+    board.send(client, ask)
+    recorded(board, 1, "the disk is full")
+    text = "the jobs are not forgotten: the disk is full"
+    assert board.out == {client: [m.AskFailed(request=4, kind="no-answer", text=text)]}
+    assert journal_of(board.state).is_done("a")
+    board.send(client, ask)
+    board.send(client, graph("a", detached=True))
+    recorded(board, 2, "the disk is full")
+    recorded(board, 3)
+    assert not journal_of(board.state).ended
+    board.drop_rest()
+
+
 def test_a_failure_is_recorded(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", detached=True))
