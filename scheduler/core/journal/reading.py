@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.messages import NO_HASH, SubmitTasks, WantKeys
+from ....protocol.wire.options import NO_OPTIONS
 from ..moves.transitions import err, release_unneeded
 from ..moves.without_recipe import change_args, change_group, class_without_recipe, make
 from ..records.peers import ClientHandle
@@ -118,7 +119,9 @@ def read_released(state: SchedulerState, keys: list[str]) -> None:
 
 
 def _take_recipe(state: SchedulerState, task: SchedulerTask) -> None:
-    change_group(state, task, task.group.in_class(class_without_recipe(state)))
+    group = task.group.in_class(class_without_recipe(state))
+    group.options = NO_OPTIONS  # features have nothing to do for it: it is read, or a constant
+    change_group(state, task, group)
     change_args(task, None)
     inputs, task.dependencies = task.dependencies, ()
     for dependency in inputs:
