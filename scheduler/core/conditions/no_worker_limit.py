@@ -18,6 +18,7 @@ from ....protocol.wire.failure import no_worker
 from ..feature import Feature
 from ..invariants.checking import is_due
 from ..job_queues.feature import is_paused
+from ..journal.reading import given_in
 from ..moves.transitions import err
 from ..records.tasks import NO_WORKER, TaskClass
 from .records import unrunnable_since
@@ -77,12 +78,14 @@ def _fail(state: SchedulerState, task_class: TaskClass) -> float:
     Returns:
         seconds until another one may have.
     """
-    limit = no_worker_limit_of(state)
+    limit, given = no_worker_limit_of(state), given_in(state)
     left_s = limit.seconds
     over = []
     for task in task_class.unrunnable:  # about in the order in which they have begun to wait
         if task.group.options.no_worker_ms or task in state.paused or is_paused(state, task):
             continue
+        if task in given:
+            continue  # its job is done
         since = max(unrunnable_since(task), limit.adapts_until)
         left_s = limit.seconds - (state.now - since)
         if left_s > _EARLY_S:

@@ -108,6 +108,9 @@ def refuse(
         if journal.resubmits.get(client) and journal.has_ended(key):
             ended.append(row)
             continue
+        if task is not None and journal.is_done(key) and reading.is_given(task):
+            ended.append(row)  # its result on record was given to others
+            continue
         if task is not None and is_other(message, task, row) and not names_content(key):
             continue
         reads = message.dependencies[row] if message.dependencies else []
@@ -168,7 +171,7 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
                 journal.submitters[key] = (*submitters, client)
         return
     if journal.is_done(key) and group.function.function_id == CONSTANT_ID:
-        return  # its result on record was given to others
+        return  # its result on record is to be given to others
     dependencies = task.dependencies
     added = JobAdded(
         key,
@@ -508,12 +511,14 @@ def _misjudged(state: SchedulerState) -> Iterable[str]:
 
 FEATURE: Final = Feature(
     name="journal",
-    records=(DetachedJobs,),
+    records=(DetachedJobs, reading.GivenResults),
+    notes=(reading.GivenResults,),
     refusing=(refuse,),
     submitted_with={"detached": on_detached},
     settling=((DetachedJobs, settle),),
     ticked=(on_ticked, reading.on_ticked),
     results_lost=(reading.read_lost,),
+    assigned={CONSTANT_ID: reading.on_assigned},
     client_connected=(reading.note_client,),
     client_gone=(reading.note_gone,),
     may_come=(reading.is_on_record,),
@@ -537,7 +542,9 @@ FEATURE: Final = Feature(
             number for number in journal_of(s).batches if number == journal_of(s).number
         ],
         "ends of jobs are asked for with the event": lambda s: [
-            key for key in journal_of(s).reading if not journal_of(s).asked
+            key
+            for key in journal_of(s).reading
+            if not journal_of(s).asked and reading.given_in(s).look is None
         ],
     },
 )

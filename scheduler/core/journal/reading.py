@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ....protocol.wire.messages import NO_HASH, SubmitTasks, WantKeys
+from ....protocol.wire.messages import NO_HASH, ResultsReady, SubmitTasks, WantKeys
 from ....protocol.wire.options import NO_OPTIONS
-from ..moves.transitions import err, release_unneeded
+from ....protocol.wire.payload import nbytes_of
+from ..moves.transitions import err, move, release_unneeded
 from ..moves.without_recipe import change_args, change_group, class_without_recipe, make
 from ..records.peers import ClientHandle
-from ..records.tasks import NO_WORKER, RELEASED, SchedulerTask
+from ..records.tasks import MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, SchedulerTask
 from ..requests import wanted_keys
 from .entries import EndsRead, ReadEnds
 from .jobs import DetachedJobs, journal_of
@@ -28,12 +29,36 @@ from .resubmission import give_results
 if TYPE_CHECKING:
     from ....protocol.wire.payload import Blob
     from ..events import SchedulerTick
+    from ..records.deadlines import Deadline
     from ..state import SchedulerState
 
 #: Jobs that are read at a time.
 MAX_KEYS: Final = 1000
 #: What could not be read is read again after so long.
 READ_AGAIN_S: Final = 5.0
+#: Bytes of results that were read and that no worker has taken: with more of them none are read.
+MAX_GIVEN_NBYTES: Final = 64 << 20
+#: It is looked after so long whether some of these have been dropped.
+LOOK_S: Final = 1.0
+
+
+class GivenResults(dict[SchedulerTask, int]):
+    """The bytes of the results that were read, by the tasks that give them to workers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: when it is looked again whether there is room; None = there was
+        self.look: Deadline | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that no worker has taken."""
+        return sum(n for task, n in self.items() if task.state in (QUEUED, NO_WORKER))
+
+
+def given_in(state: SchedulerState) -> GivenResults:
+    """Return the results that were read and that no worker has taken."""
+    return state.record(GivenResults)
 
 
 def is_on_record(state: SchedulerState, key: str, _spec_hash: bytes) -> bool:
@@ -146,8 +171,11 @@ def reads(state: SchedulerState, key: str) -> bool:
 
 def hand_over(state: SchedulerState) -> None:
     """Have the next keys read that tasks wait for, if none are read just now."""
-    journal = journal_of(state)
-    if journal.asked:
+    journal, given = journal_of(state), given_in(state)
+    if journal.asked or not journal.reading or given.look is not None:
+        return
+    if given.nbytes > MAX_GIVEN_NBYTES:
+        given.look = state.call_after(LOOK_S, _look)
         return
     for key in [*journal.reading]:
         if len(journal.asked) == MAX_KEYS:
@@ -158,6 +186,28 @@ def hand_over(state: SchedulerState) -> None:
             del journal.reading[key]
     if journal.asked:
         state.after.append(ReadEnds(journal.asked))
+
+
+def is_given(task: SchedulerTask) -> bool:
+    """Return whether a result was given to a worker, or is at one that had it before."""
+    return task.is_without_recipe and task.state in (PROCESSING, MEMORY)
+
+
+def _look(state: SchedulerState) -> None:
+    """Read on, if there is room."""
+    given_in(state).look = None
+    state.busy[DetachedJobs] = None
+
+
+def on_assigned(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
+    """Keep no result that a worker is sent: it is read again if that worker is lost."""
+    given = given_in(state)
+    for task in tasks:
+        if given.pop(task, None) is not None:
+            _take_recipe(state, task)
+    if given.look is not None:
+        state.deadlines.cancel(given.look)
+        _look(state)
 
 
 def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
@@ -187,12 +237,28 @@ def _on_read(state: SchedulerState, read: EndsRead) -> None:
             elif _is_other(task, spec_hash):
                 _give_up(state, task)
             elif end.result is not None:
-                results[key] = end.result, spec_hash
+                if not state.default_class.members:
+                    _send(state, task, end.result)
+                if task.state == NO_WORKER:
+                    results[key] = end.result, spec_hash
             elif end.failure is not None:
                 err(state, task, end.failure)
         journal.reading.pop(key, None)
     give_results(state, results)
+    given = given_in(state)
+    for key, (result, _) in results.items():
+        given[state.tasks[key]] = nbytes_of(result)
     _go_on(state)
+
+
+def _send(state: SchedulerState, task: SchedulerTask, result: Blob) -> None:
+    """Send a result to the clients that want it, since there is no worker that could."""
+    message = ResultsReady(keys=[task.key], results=[result])
+    for client in task.wanted_by:
+        state.send_client(client, message)
+    if not task.n_waiters:  # else it is given to a worker that comes
+        move(state, task, RELEASED)
+        task.delivered = True
 
 
 def _go_on(state: SchedulerState) -> None:

@@ -7,10 +7,11 @@ import pytest
 from weft.protocol.values.serialize import dumps
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.constant_calls import CONSTANT_ID
+from weft.scheduler.core.conditions.no_worker_limit import no_worker_limit_of
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.journal.entries import EndsRead, JobEnded, JournalRead, ReadEnds
 from weft.scheduler.core.journal.jobs import journal_of
-from weft.scheduler.core.journal.reading import READ_AGAIN_S
+from weft.scheduler.core.journal.reading import LOOK_S, MAX_GIVEN_NBYTES, READ_AGAIN_S
 from weft.scheduler.core.records.presence import Members
 
 from ...builders import Board, finished, graph, sent_keys
@@ -229,9 +230,7 @@ def test_a_result_that_its_client_has_is_read_when_a_task_needs_it_after_a_resta
     assert (sent.keys[0], sent.functions[0]) == ("a", CONSTANT_ID)
     board.finish(worker, "a", blob=dumps(7))
     assert board.states(*"ad") == ["memory", "processing"]
-    board.send(client, m.ReleaseKeys(keys=[*"ade"]))
     board.drop_rest()
-    assert board.states(*"ade") == ["-"] * 3
 
 
 @pytest.mark.parametrize("is_read_before", [False, True])
@@ -286,6 +285,59 @@ def test_a_job_on_record_is_read_for_what_is_made_of_it_again(is_released_first)
     assert (sent.keys[0], sent.functions[0]) == ("a", CONSTANT_ID)
     board.finish(other, "a", blob=dumps(7))
     assert board.states("d") == ["processing"]
+    board.drop_rest()
+
+
+def test_no_more_results_are_read_than_workers_take():
+    keys = [f"a{i}" for i in range(20)]
+    board = open_board(JournalRead(ended=dict.fromkeys(keys, "done")))
+    client = board.client()
+    board.worker()
+    result = bytes(MAX_GIVEN_NBYTES // 8)
+    board.send(client, m.WantKeys(keys=keys))
+    n_read = 0
+    while asked := reads(board):
+        n_read += 1
+        key, *rest = asked[0].keys
+        ends = [(JobEnded(key, "done", result=result), m.NO_HASH)]
+        board.play(SchedulerTick(journal=[EndsRead(asked[0], ends, rest=rest)]))
+    waiting = [key for key in keys if board.states(key) == ["queued"]]
+    assert (len(waiting), n_read < len(keys)) == (9, True)
+    board.send(client, m.ReleaseKeys(keys=waiting[:5]))
+    board.tick(LOOK_S + 0.1)
+    assert len(reads(board)) == 1
+    board.drop_rest()
+
+
+def test_a_result_that_is_read_is_not_kept_when_a_worker_has_taken_it():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client, worker = board.client(), board.worker()
+    read_of(board, client, "a")
+    assert board.states("a") == ["processing"]
+    assert board.task("a").args is None
+    board.close(worker)
+    board.worker("v")
+    board.tick(0.1)
+    assert board.states("a") == ["no_worker"]
+    assert [*journal_of(board.state).reading] == ["a"]
+    board.drop_rest()
+
+
+def test_a_client_gets_the_value_of_a_job_on_record_also_without_workers():
+    board = Board()
+    no_worker_limit_of(board.state).seconds = 5.0
+    board.play(SchedulerTick(journal=[JournalRead(ended={**ENDED})]))
+    client = board.client()
+    read_of(board, client, "a")
+    ready = board.out.of(client, m.ResultsReady)
+    assert ready == [m.ResultsReady(keys=["a"], results=[dumps(7)])]
+    board.send(client, graph(":a -> d"))
+    (asked,) = reads(board)
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1])]))
+    board.tick(20.0)
+    assert board.states(*"ad") == ["no_worker", "waiting"]
+    board.worker()
+    assert board.states("a") == ["processing"]
     board.drop_rest()
 
 
@@ -375,7 +427,9 @@ def test_a_result_on_record_stays_there_when_its_job_is_submitted_while_others_r
 def test_a_condition_is_judged_by_the_record_also_while_the_result_is_given_to_others():
     board = open_board(JournalRead(ended={**ENDED}))
     client, other = board.client(), board.client("bob")
-    read_of(board, client, "a")
+    board.send(client, graph(":a -> d"))
+    (asked,) = reads(board)
+    board.play(SchedulerTick(journal=[EndsRead(asked, ENDS[:1])]))
     assert board.states("a") == ["no_worker"]  # there is no worker for the constant
     board.send(other, graph("x", detached=True, conditions=[["done", "a"]]))
     board.worker()
