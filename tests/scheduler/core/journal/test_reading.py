@@ -263,6 +263,25 @@ def test_a_result_whose_last_copy_is_lost_is_read_when_a_task_needs_it(is_read_b
     assert board.states(*"zady") == ["-"] * 4
 
 
+def test_a_job_of_a_category_whose_result_is_to_be_read_is_given_no_memory():
+    category = {"name": "c", "mode": "max", "max_nbytes": 0, "straggler_multiple": 0.0}
+    board = open_board()
+    client = board.client()
+    worker = board.worker(memory_limit=1 << 30, resources={"memory": float(1 << 30)})
+    board.send(client, graph("a", detached=True, category=category))
+    board.finish(worker, "a", blob=b"result")
+    recorded(board, 1)
+    recorded(board, 2)
+    board.send(client, graph(":a -> d"))
+    board.close(worker)
+    board.worker("v", memory_limit=1 << 30, resources={"memory": float(1 << 30)})
+    board.tick(10.0)
+    board.worker("w", memory_limit=1 << 31, resources={"memory": float(1 << 31)})
+    board.tick(10.0)
+    assert board.states("a") == ["no_worker"]
+    board.drop_rest()
+
+
 @pytest.mark.parametrize("is_released_first", [False, True])
 def test_a_job_on_record_is_read_for_what_is_made_of_it_again(is_released_first):
     board = open_board()
