@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -13,12 +12,12 @@ import click
 
 from ...protocol.host.versions import weft_version
 from ...protocol.settings import common
-from ..processes.child import LOG_FORMAT
 from .completing import complete_addresses, complete_connection_files
 from .hints import CommandGroup
 from .options import from_table
 
 if TYPE_CHECKING:
+    from ...protocol.settings.sources import Settings
     from ...protocol.trust.connection_file import ConnectionFile
     from ...protocol.wire.levels import Level
     from ..http.viewer import Viewer
@@ -149,11 +148,12 @@ def key_in(arguments: Sequence[str]) -> str:
     return arguments[0] if arguments else ""
 
 
-def start_log(level: str) -> None:
-    """Write the lines of the log to standard error, from this level on."""
+def start_log(given: Settings) -> None:
+    """Write the lines of the log to standard error, as the settings say."""
+    from ...protocol.host.log_lines import log_to_stderr
     from ...protocol.host.log_ring import keep_latest
 
-    logging.basicConfig(level=level.upper(), format=LOG_FORMAT)
+    log_to_stderr(given[common.LOG_LEVEL].upper(), given[common.LOG_FORMAT])
     keep_latest()
 
 

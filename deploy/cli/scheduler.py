@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...scheduler.server import SchedulerServer
 
 #: The settings of the command, in the order of its help.
-SETTINGS: Final = (*settings_in(table), common.TOKEN_FILE, common.LOG_LEVEL)
+SETTINGS: Final = (*settings_in(table), common.TOKEN_FILE, common.LOG_LEVEL, common.LOG_FORMAT)
 
 
 @weft.command()
@@ -50,7 +50,7 @@ def scheduler(**options: Any) -> None:
     from ..scheduler.starting import SchedulerOptions, SchedulerStart
 
     given = merged(SETTINGS, options)
-    start_log(given[common.LOG_LEVEL])
+    start_log(given)
     chosen = SchedulerOptions(given)
 
     def on_ready(server: SchedulerServer, url: str) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..workers.family_page import FamilyPage
 
 #: The settings of the command, in the order of its help.
-SETTINGS: Final = (*settings_in(table), common.LOG_LEVEL)
+SETTINGS: Final = (*settings_in(table), common.LOG_LEVEL, common.LOG_FORMAT)
 
 
 @weft.command(short_help="Run workers for a scheduler, until Ctrl-C or until it stops.")
@@ -65,7 +65,7 @@ def worker(chosen: Chosen, **options: Any) -> None:
     from ..workers.spilling import isolate_option, memory_fractions, spill_options
 
     given = merged(SETTINGS, options)
-    start_log(given[common.LOG_LEVEL])
+    start_log(given)
     counts = decide_counts(_n_workers(given), given[table.NTHREADS])
     limit = parse_memory_limit(given[table.MEMORY_LIMIT], counts, given.name_of(table.MEMORY_LIMIT))
     memory_fractions(given)  # wrong ones are found before anything is waited for

@@ -32,6 +32,7 @@ from typing import IO, Any, Final
 from ...protocol.errors import ConfigError, WeftError
 from ...protocol.host.exits import describe_exit
 from ...protocol.host.forks import after_fork
+from ...protocol.host.log_lines import log_to_stderr
 from ...protocol.host.log_ring import keep_latest
 from .titles import ROOM
 
@@ -54,8 +55,6 @@ def _let_go_in_fork() -> None:
 _KILL_AFTER_S: Final = 5.0
 #: Time before a server that has ended is started again.
 RESTART_S: Final = 1.0
-
-LOG_FORMAT: Final = "%(asctime)s %(name)s %(levelname)s: %(message)s"
 
 
 class ChildFailed(WeftError):
@@ -460,7 +459,7 @@ class Parent(Lifeline):
                 raise SystemExit(0)
             data += part
         config: dict[str, Any] = json.loads(data)
-        logging.basicConfig(level=config.get("log_level", logging.WARNING), format=LOG_FORMAT)
+        log_to_stderr(config.get("log_level", logging.WARNING))
         keep_latest()
         return config
 

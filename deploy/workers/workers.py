@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from ...protocol.errors import ConfigError, InternalError, NotAdmitted, PluginFailed, WeftError
 from ...protocol.host.exits import EXIT_CONFIG, EXIT_NO_SCHEDULER, EXIT_REFUSED
+from ...protocol.host.log_lines import log_to_stderr
 from ...protocol.host.log_ring import keep_latest
 from ...protocol.host.log_tail import SUFFIX, LogTail
 from ...protocol.trust.security import Security
@@ -28,7 +29,7 @@ from ...worker.family.exits import REFUSED, note
 from ...worker.family.supervisor import supervise
 from ...worker.measuring.children import send_user_code_by_value
 from ...worker.policy import fractions_of, isolation_of
-from ..processes.child import LOG_FORMAT, Parent
+from ..processes.child import Parent
 from ..processes.preloading import preload
 from ..processes.titles import set_title
 from .family_page import FamilyPage
@@ -78,7 +79,7 @@ def run_embedded(parent: Parent) -> int:
 
     def worker_main(plain: dict[str, Any]) -> int:
         parent.close()
-        _start_log(plain)
+        log_to_stderr(plain["log_level"])
         if plain["channel"] is not None:
             return _host_plugins(plain)
         plain["grace_period_s"] = _EMBEDDED_GRACE_PERIOD_S
@@ -124,10 +125,6 @@ def run_daemon(config: SupervisorConfig, page: FamilyPage | None = None) -> int:
 
     send_user_code_by_value()
     return spawn.run(supervisor_main, worker_main)
-
-
-def _start_log(plain: dict[str, Any]) -> None:
-    logging.basicConfig(level=plain["log_level"], format=LOG_FORMAT)
 
 
 def _prepare(plain: dict[str, Any], tail: LogTail | None = None) -> None:

@@ -41,6 +41,13 @@ AS_DISTRIBUTED: Final = Setting(
     has_option=False,
     in_files=False,
 )
+LOG_FORMAT: Final[Setting[str]] = Setting(
+    "log-format",
+    OneOf("text", "json"),
+    "text",
+    "How these lines are written: for people, or each as a JSON object for programs that collect "
+    "logs.",
+)
 TRUST_MOUNTED_SECRETS: Final = Setting(
     "trust-mounted-secrets",
     Flag(),

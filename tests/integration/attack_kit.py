@@ -41,12 +41,12 @@ SUPPRESSED = "more connections refused"
 SCHEDULER = f"""
 import logging, sys
 from pathlib import Path
-from weft.deploy.processes.child import LOG_FORMAT
+from weft.protocol.host.log_lines import log_to_stderr
 from weft.deploy.scheduler.daemon import DaemonConfig, run_daemon
 from weft.protocol.trust.security import Security, new_cluster_id, new_token
 from weft.scheduler.config import SchedulerConfig
 
-logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+log_to_stderr(logging.INFO)
 run_daemon(
     DaemonConfig(
         SchedulerConfig(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -252,6 +253,24 @@ def test_workers_that_die_at_once_are_started_again_less_and_less_often(tmp_path
         workers.wait_for(" more times in ")
         started.wait_for("killed by SIGKILL", 2)
         assert workers.stop() == 0
+
+
+def test_each_line_of_a_log_for_programs_is_an_object(tmp_path):
+    """Those of the scheduler's processes, and of the supervisor and its workers."""
+    with (
+        scheduler("--log-format", "json", folder=tmp_path) as started,
+        daemon("worker", folder=tmp_path, WEFT_LOG_FORMAT="json") as workers,
+    ):
+        workers.wait_for("registered")
+        with weft.Client(connection_file=file_of(started)) as client:
+            log = "import logging; logging.getLogger('user').warning('said by a task')"
+            client.submit(exec, log).result(30)
+        workers.wait_for("said by a task")
+        assert workers.stop() == started.stop() == 0
+    for program in (started, workers):
+        lines = [json.loads(line) for line in program.err.splitlines()]
+        assert {"weft.scheduler", "weft.worker"} & {line["logger"] for line in lines}
+    assert "user" in {line["logger"] for line in lines}
 
 
 @pytest.mark.parametrize("who", ["spawner", "supervisor"])
