@@ -5,7 +5,7 @@ import pytest
 import weft
 import weft.compat.distributed
 
-MISSING = "dask.distributed is missing: pip install 'weft[compat-test]'"
+MISSING = "dask.distributed is missing: pip install 'weft[test]'"
 
 
 @pytest.fixture(scope="session")
