@@ -18,7 +18,7 @@ from weft.protocol.host.checkout import commit_of
 #: Packages that only an extra installs, and the modules that may need them.
 EXTRAS = {
     "joblib": "weft.joblib",
-    "psycopg": "weft.scheduler.journal_postgresql",
+    "psycopg": "weft.scheduler.journal.postgresql",
     "rich": "weft.deploy.top.",
 }
 
