@@ -148,6 +148,7 @@ def _take_recipe(state: SchedulerState, task: SchedulerTask) -> None:
     group.options = NO_OPTIONS  # features have nothing to do for it: it is read, or a constant
     change_group(state, task, group)
     change_args(task, None)
+    state.n_exceptions.pop(task, None)  # of calls, which are over
     inputs, task.dependencies = task.dependencies, ()
     for dependency in inputs:
         if isinstance(others := dependency.dependents, dict):

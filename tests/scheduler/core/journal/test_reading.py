@@ -237,8 +237,10 @@ def test_a_result_that_its_client_has_is_read_when_a_task_needs_it_after_a_resta
 def test_a_result_whose_last_copy_is_lost_is_read_when_a_task_needs_it(is_read_before):
     board = open_board()
     client, worker = board.client(), board.worker()
-    board.send(client, graph("z a", ":z -> a", detached=True))
+    board.send(client, graph("z a", ":z -> a", detached=True, retries=1))
+    board.raise_(worker, "z")
     board.finish(worker, "z", blob=b"input")
+    board.raise_(worker, "a")
     board.finish(worker, "a", blob=b"result")
     for number in range(1, journal_of(board.state).number):
         recorded(board, number)
