@@ -9,6 +9,7 @@ comes later sees what came before.
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import aclosing
 from typing import Final
@@ -27,6 +28,8 @@ MAX_PAGES: Final = 20
 MAX_ROWS: Final = 100_000
 MAX_BYTES: Final = 32 << 20
 MAX_ANSWER: Final = 4 << 20
+#: Python refuses to read numbers of thousands of digits.
+_POSITION: Final = re.compile("[0-9]{1,18}")
 
 
 class StreamWatch:
@@ -54,7 +57,7 @@ class StreamWatch:
         await self._reading.get()
         ring = self._chunks
         name, _, position = after.partition(".")
-        goes_on = name == self._name and position.isascii() and position.isdigit()
+        goes_on = name == self._name and _POSITION.fullmatch(position) is not None
         wanted = min(int(position), ring.end) if goes_on else ring.first
         chunks: list[bytes] = []
         end = start = max(wanted, ring.first)

@@ -69,7 +69,7 @@ async def test_a_browser_goes_on_where_it_was_and_a_later_one_begins_with_what_i
 
 async def test_a_place_in_the_stream_of_another_process_means_nothing(watch, answers):
     answers.add(report("a"))
-    for after in ("other.1", "1", ".", "other.x", "²"):
+    for after in ("other.1", "1", ".", "other.x", "²", f"{watch._name}.{'9' * 5000}"):
         head, keys = await keys_after(watch, after)
         assert (keys, head["goes_on"]) == (["a"], False)
 
