@@ -83,8 +83,19 @@ class StreamWatch:
         return answer_of(head, chunks)
 
     async def _read(self) -> None:
-        """Read what has come since the last time."""
+        """Read what has come since the last time.
+
+        If a page does not come, those before it are kept: the next reading goes on behind them.
+        """
         columns = AttemptColumns()
+        try:
+            await self._read_into(columns)
+        finally:
+            if columns.keys:
+                chunk, n_rows = columns.to_bytes(), len(columns.keys)
+                self._chunks.append((chunk, n_rows), n_rows, len(chunk))
+
+    async def _read_into(self, columns: AttemptColumns) -> None:
         arguments = {"after": self._cursor, "keep_s": KEEP_S}
         n_pages = 0
         async with aclosing(self._viewer.ask("task_times", arguments)) as pages:
@@ -97,9 +108,6 @@ class StreamWatch:
                 n_pages += 1
                 if n_pages == MAX_PAGES:
                     break
-        if columns.keys:
-            chunk, n_rows = columns.to_bytes(), len(columns.keys)
-            self._chunks.append((chunk, n_rows), n_rows, len(chunk))
 
     async def close(self) -> None:
         """End a reading that is under way."""

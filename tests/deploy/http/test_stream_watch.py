@@ -21,6 +21,7 @@ class Answers:
     def __init__(self):
         self.pages = []
         self.asked = []
+        self.fails = False
 
     def add(self, *reports, n_missed=0, cursor="1.0"):
         self.pages.append(
@@ -35,6 +36,8 @@ class Answers:
             {"reports": [], "n_missed": 0, "cursor": "1.9", "to_unix_s": 0, "now_unix_s": 0}
         ]:
             yield page
+        if self.fails:
+            raise TimeoutError
 
 
 @pytest.fixture
@@ -107,6 +110,17 @@ async def test_one_reading_takes_some_pages_and_the_next_one_goes_on(watch, answ
     assert (await keys_after(watch))[1] == ["a", "b"]
     await watch.answer("")
     assert answers.asked[-1] == ("task_times", "1.2")
+
+
+async def test_attempts_that_were_read_before_an_answer_failed_are_kept(watch, answers):
+    answers.add(report("a"), cursor="1.1")
+    answers.fails = True
+    with pytest.raises(TimeoutError):
+        await watch.answer("")
+    answers.fails = False
+    answers.add(report("b"), cursor="1.2")
+    assert (await keys_after(watch))[1] == ["a", "b"]
+    assert answers.asked[-1] == ("task_times", "1.1")
 
 
 @pytest.mark.shares_resources  # threads of the loop
