@@ -41,6 +41,8 @@ MAX_CHARS: Final = 32 << 20
 MAX_KEEP_S: Final = 3600.0
 #: The same for a question that takes the view token: what is left on by a page that was closed.
 MAX_LOOK_S: Final = 15.0
+#: The shortest one: all workers are told when it begins and when it ends.
+LEAST_KEEP_S: Final = 1.0
 #: Workers whose clocks are known.
 MAX_OFFSETS: Final = 10_000
 #: Attempts, and reports, of one page of an answer.
@@ -125,6 +127,7 @@ def _count_unrecorded(state: SchedulerState) -> None:
 def _want(state: SchedulerState, keep_s: float) -> None:
     """Have times recorded for at least this long from now on."""
     stream = stream_of(state)
+    keep_s = max(keep_s, LEAST_KEEP_S)
     if stream.due is None:
         for ws in state.workers.values():
             _send(state, ws, on=True)

@@ -7,7 +7,12 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight import task_stream
-from weft.scheduler.core.insight.task_stream import MAX_KEEP_S, MAX_LOOK_S, stream_of
+from weft.scheduler.core.insight.task_stream import (
+    LEAST_KEEP_S,
+    MAX_KEEP_S,
+    MAX_LOOK_S,
+    stream_of,
+)
 
 
 def times(*attempts, ended_us=None, **columns):
@@ -310,6 +315,18 @@ def test_a_viewer_has_times_recorded_for_seconds_only():
     assert isinstance(answer, m.AskFailed)
     board.read(peer=viewer, name="task_times", keep_s=MAX_LOOK_S)
     assert m.RecordTimes(on=False) in board.tick(MAX_LOOK_S + 1)[board.w]
+
+
+def test_viewers_that_ask_for_moments_do_not_have_all_workers_told_each_time():
+    board = Stream()
+    viewer = board.connect(Role.VIEWER, Level.VIEW)
+    told = []
+    for _ in range(5):
+        board.read(peer=viewer, name="task_times", keep_s=1e-6)
+        told += board.out.get(board.w, [])
+        told += board.tick(0.1).get(board.w, [])
+    assert told == [m.RecordTimes(on=True)]
+    assert m.RecordTimes(on=False) in board.tick(LEAST_KEEP_S)[board.w]
 
 
 def test_attempts_of_several_functions_and_threads_are_told_apart():
