@@ -52,6 +52,8 @@ PIXELS = """(() => {
 ANSWERED = """let nAsked = 0;
 const bytes = Uint8Array.from(atob(%s), (c) => c.charCodeAt(0));
 fetch = async () => nAsked++ ? new Promise(() => {}) : new Response(bytes);"""
+#: The browser has drawn what was wished until now.
+DRAWN = "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => go(1))))"
 HIDDEN = """Object.defineProperty(document, 'hidden', {value: %s, configurable: true}),
   document.dispatchEvent(new Event('visibilitychange'))"""
 #: Counts what the page does: questions, pauses between two of them, drawings.
@@ -137,8 +139,9 @@ async def test_attempts_are_drawn_as_they_end_and_the_one_pointed_at_is_describe
         await page.wait_for(f"{BAR % 0} !== null && {BAR % 1} !== null")
         await press(page, "0")
         assert await page.js(PRESSED) == "false"  # it stands still
-        await page.wait_for(f"{BAR % 0} !== null")
+        await page.js(DRAWN)
         x = await page.js(BAR % 0)
+        assert x is not None
         await point(page, 0, x)
         tip = await page.wait_for("document.querySelector('.tip:not([hidden])')?.innerText")
         assert "on local-" in tip or " · 0" in tip
