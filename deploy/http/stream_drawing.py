@@ -212,12 +212,15 @@ class Painter {
   }
   // `lanes` has null where a row is empty; `colourOf` the colour of each function.
   draw(lanes, left, shown, colourOf, nThreads) {
-    const ratio = this.fit(lanes), width = this.canvas.width;
-    const context = this.canvas.getContext("2d");
-    context.clearRect(0, 0, width, this.canvas.height);
-    if (!this.image) return;
-    this.words.fill(0);
+    const ratio = this.fit(lanes), context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.busy.fill(0);
+    if (this.image) this.drawLanes(context, lanes, left, shown, colourOf, ratio);
+    this.drawCurve(nThreads, ratio);
+  }
+  drawLanes(context, lanes, left, shown, colourOf, ratio) {
+    const width = this.canvas.width;
+    this.words.fill(0);
     const scale = width / shown, marks = [];
     lanes.forEach((lane, y) => {
       if (lane) this.paint(lane, y, left, scale, width, colourOf, marks);
@@ -239,7 +242,6 @@ class Painter {
         context.strokeRect(x + ratio, top + ratio, end - x - 2 * ratio, (BAR - 2) * ratio);
       else context.fillRect(x - ratio, top - ratio, 3 * ratio, (BAR + 2) * ratio);
     }
-    this.drawCurve(nThreads, ratio);
   }
   paint(lane, y, left, scale, width, colourOf, marks) {
     const bars = 2 * y * width, fetched = bars + width, {words, busy} = this, right = left +

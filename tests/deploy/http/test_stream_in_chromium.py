@@ -52,6 +52,22 @@ PIXELS = """(() => {
 ANSWERED = """let nAsked = 0;
 const bytes = Uint8Array.from(atob(%s), (c) => c.charCodeAt(0));
 fetch = async () => nAsked++ ? new Promise(() => {}) : new Response(bytes);"""
+#: The first question is answered at once, each other one when `letOne` is called.
+ANSWERED_WHEN_LET = """let nAsked = 0, letOne = null;
+const all = %s.map((text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
+fetch = async () => {
+  if (nAsked) await new Promise((go) => { letOne = go; });
+  return new Response(all[nAsked++]);
+};"""
+#: How many pixels of the strip above the lanes are filled.
+CURVE = """(() => {
+  const shown = document.querySelector('#curve'), canvas = document.createElement('canvas');
+  const {width, height} = Object.assign(canvas, {width: shown.width, height: shown.height});
+  const context = canvas.getContext('2d', {willReadFrequently: true});
+  context.drawImage(shown, 0, 0);
+  const data = context.getImageData(0, 0, width, height).data;
+  return data.filter((value, i) => i % 4 === 3 && value > 0).length;
+})()"""
 #: The browser has drawn what was wished until now.
 DRAWN = "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => go(1))))"
 HIDDEN = """Object.defineProperty(document, 'hidden', {value: %s, configurable: true}),
@@ -177,6 +193,30 @@ async def test_lanes_are_by_host_in_natural_order_with_fetches_and_failures_mark
         assert bar
         assert [below, red] == [False, False]
         assert [one[1:] for one in marks[1:]] == [[False, False], [True, True], [False, False]]
+        page.assert_clean(url)
+
+
+async def test_nothing_is_left_of_the_stream_of_another_process(cluster, url, tmp_path):
+    columns = AttemptColumns()
+    columns.add(report("k", durations_us=[500_000]), 1_000.0)
+    head = {"is_all": True, "n_missed": 0, "n_late": 0, "now": 1_002.0}
+    answers = [
+        answer_of({**head, "next": "x.1", "goes_on": True}, [columns.to_bytes()]),
+        answer_of({**head, "next": "y.0", "goes_on": False}, []),
+    ]
+    texts = [base64.b64encode(answer).decode() for answer in answers]
+    async with chromium(tmp_path) as browser:
+        page = await browser.open(cluster.dashboard_link)
+        await page.wait_for("document.querySelector('.tiles') !== null")
+        source = ANSWERED_WHEN_LET % json.dumps(texts)
+        await page.call("Page.addScriptToEvaluateOnNewDocument", source=source)
+        await page.go(f"{url}stream?from=1000&to=1001.2")
+        await page.wait_for(f"{CURVE} > 0")
+        await page.wait_for("letOne !== null")
+        await page.js("letOne()")
+        await page.wait_for(f"{COUNT}.startsWith('No task has ended')")
+        await page.wait_for(f"{CURVE} === 0")
+        assert await page.js("document.querySelectorAll('#labels div').length") == 0
         page.assert_clean(url)
 
 
