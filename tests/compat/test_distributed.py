@@ -73,6 +73,19 @@ def test_names_that_were_imported_before_are_changed_and_what_is_kept_ends(
     assert kept(future) == []
 
 
+def test_a_class_that_is_kept_is_that_of_dask_again(distributed, client):
+    future = client.submit(abs, -1)
+    weft.compat.distributed.install()
+    try:
+        kept = [distributed.Future, distributed.Client]
+        assert isinstance(future, kept[0])
+    finally:
+        weft.compat.distributed.uninstall()
+    assert not isinstance(future, kept[0])
+    assert not issubclass(weft.Client, kept[1])
+    assert issubclass(distributed.Client, kept[1])
+
+
 def test_the_current_client_is_that_of_weft(installed, client):
     import dask.distributed
 

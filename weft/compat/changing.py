@@ -54,7 +54,7 @@ def _standing_for(original: Any, name: Name, choose: Choose, is_changed: Callabl
         return function_for(original, name.weft, choose)
     if name.kind == "refused":
         return refusal_for(original, name.name, name.weft, choose)
-    return class_for(original, name.weft, choose if name.kind == "class" else None)
+    return class_for(original, name.weft, choose if name.kind == "class" else None, is_changed)
 
 
 def _exception_below(original: Any) -> Any:
@@ -96,7 +96,9 @@ def _class_of_clients(
             return any(address == client.scheduler_address for client in all_open())
         return is_of_weft(address)
 
-    standing = class_for(original, name.weft, connects_to_weft, make="compat.client_names:connect")
+    standing = class_for(
+        original, name.weft, connects_to_weft, is_changed, make="compat.client_names:connect"
+    )
 
     def current(cls: type, allow_global: bool = True) -> Any:
         if choose(caller_of(1), (), {}):

@@ -54,15 +54,25 @@ def refusal_for(original: Any, name: str, advice: str, choose: Choose) -> Any:
     return call
 
 
-def class_for(original: Any, where: str, choose: Choose | None, make: str = "") -> Any:
-    """Return a class of which instances of both are instances.
+def class_for(
+    original: Any,
+    where: str,
+    choose: Choose | None,
+    is_changed: Callable[[], bool],
+    make: str = "",
+) -> Any:
+    """Return a class of which instances of both are instances, while it is installed.
 
     Args:
         original: the class of dask.distributed.
         where: that of weft.
         choose: whether a call makes an object of weft's class; None = it never does.
+        is_changed: whether it is installed.
         make: what makes it; "" = the class.
     """
+
+    def both() -> tuple[type, ...]:
+        return (original, of_weft(where)) if is_changed() else (original,)
 
     class Standing(type(original)):  # type: ignore[misc]
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -77,12 +87,12 @@ def class_for(original: Any, where: str, choose: Choose | None, make: str = "") 
         def __instancecheck__(cls, value: object) -> bool:
             if cls is not standing:
                 return bool(super().__instancecheck__(value))
-            return isinstance(value, (original, of_weft(where)))
+            return isinstance(value, both())
 
         def __subclasscheck__(cls, other: type) -> bool:
             if cls is not standing:
                 return bool(super().__subclasscheck__(other))
-            return issubclass(other, (original, of_weft(where)))
+            return issubclass(other, both())
 
     body = {"__doc__": original.__doc__, "__module__": "distributed", "__slots__": ()}
     standing: Any = Standing(original.__name__, (original,), body)
