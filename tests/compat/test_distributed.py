@@ -86,6 +86,20 @@ def test_a_class_that_is_kept_is_that_of_dask_again(distributed, client):
     assert issubclass(distributed.Client, kept[1])
 
 
+def test_modules_of_dask_that_are_imported_meanwhile_have_its_own_names_again(
+    distributed, monkeypatch
+):
+    future, wait = distributed.Future, distributed.wait
+    late = ModuleType("distributed.imported_late")
+    monkeypatch.setitem(sys.modules, late.__name__, late)
+    weft.compat.distributed.install()
+    try:
+        late.Future, late.wait = distributed.Future, distributed.wait
+    finally:
+        weft.compat.distributed.uninstall()
+    assert (late.Future, late.wait) == (future, wait)
+
+
 def test_the_current_client_is_that_of_weft(installed, client):
     import dask.distributed
 

@@ -48,7 +48,7 @@ def test_modules_of_one_package_may_be_left_alone(modules):
     patches.replace(has, "function", old, new)
     patches.replace_imported(but_in="weft_imports_it")
     assert imports.function is old
-    patches.undo(but_in="weft_imports_it")
+    patches.undo()
     assert has.function is old
 
 

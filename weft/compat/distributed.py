@@ -91,7 +91,7 @@ def uninstall() -> None:
             forget(module, change)
         known_originals.clear()
         _library_patches.undo()
-        _patches.undo(but_in=_PACKAGE)
+        _patches.undo()
     from .notes import note_if_open
 
     note_if_open()

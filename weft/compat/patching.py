@@ -48,7 +48,7 @@ class Patches:
         """
         _replace_everywhere(self._in_place, but_in)
 
-    def undo(self, but_in: str = "") -> None:
+    def undo(self) -> None:
         """Take all changes back, the last one first, and what was imported meanwhile."""
         for owner, name, before in reversed(self._changed):
             if isinstance(owner, dict):
@@ -61,12 +61,12 @@ class Patches:
             else:
                 setattr(owner, name, before)
         back = {id(value): (value, original) for original, value in self._in_place.values()}
-        _replace_everywhere(back, but_in)
+        _replace_everywhere(back)
         self._changed.clear()
         self._in_place.clear()
 
 
-def _replace_everywhere(others: dict[int, tuple[Any, Any]], but_in: str) -> None:
+def _replace_everywhere(others: dict[int, tuple[Any, Any]], but_in: str = "") -> None:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == but_in or type(getattr(module, "__dict__", None)) is not dict:
             continue
