@@ -219,6 +219,16 @@ def test_sync_blocks_a_thread_that_runs_no_loop(installed, client):
     assert client.sync(lambda: 5) == 5
 
 
+async def five():
+    return 5
+
+
+def test_functions_for_the_scheduler_run_here_whether_they_are_awaited_or_not(installed, client):
+    assert client.run_on_scheduler(five) == 5
+    assert client.run_on_scheduler(max, 1, 2) == 2  # it has no signature
+    assert client.sync(client.run_on_scheduler, five) == 5
+
+
 def test_another_client_is_made_for_a_cluster_of_weft(installed, client):
     with installed.Client(client.cluster, set_as_default=False) as other:
         assert type(other) is weft.Client

@@ -137,25 +137,32 @@ async def _awaited(method: Callable[..., T], *args: Any) -> T:
 def run_on_scheduler(
     _client: Client[Any], function: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """Run a function in this process: the scheduler of weft runs no functions.
+    """Run a function, or a coroutine function, in this process: the scheduler of weft runs none.
 
     Raises:
         NotSupported: the function has a parameter `dask_scheduler`.
     """
-    if "dask_scheduler" in inspect.signature(function).parameters:
+    if _takes_scheduler(function):
         raise NotSupported(
             "the scheduler runs no functions of users, so there is no dask_scheduler to give "
             "them: client.scheduler_info() and client.story(key) show its state"
         )
-    # Awaited in the coroutine that `sync` runs, where calls to the scheduler would be.
-    if not _client._usable().is_asynchronous:
-        return function(*args, **kwargs)
 
     async def call() -> Any:
         made = function(*args, **kwargs)
         return await made if inspect.isawaitable(made) else made
 
-    return call()
+    # Awaited in the coroutine that `sync` runs, where calls to the scheduler would be.
+    if _client._usable().is_asynchronous or inspect.iscoroutinefunction(function):
+        return sync(_client, call)
+    return function(*args, **kwargs)
+
+
+def _takes_scheduler(function: Callable[..., Any]) -> bool:
+    try:
+        return "dask_scheduler" in inspect.signature(function).parameters
+    except ValueError:  # functions of Python's own may have no signature
+        return False
 
 
 _compute: Final = Client.compute
