@@ -89,7 +89,7 @@ def is_weft_current(originals: Originals | None) -> bool:
 
 def is_weft_here() -> bool:
     """Return whether a weft client is the current one, also where there is no dask.distributed."""
-    return is_weft_current(known_originals[0] if known_originals else None)
+    return is_weft_current(next(iter(known_originals), None))
 
 
 def caller_of(depth: int) -> str:
