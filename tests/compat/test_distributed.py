@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import subprocess
@@ -221,6 +222,18 @@ def test_sync_blocks_a_thread_that_runs_no_loop(installed, client):
 
 async def five():
     return 5
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.run is all that Python has")
+def test_sync_leaves_the_event_loop_of_the_thread(installed, client):
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        assert client.sync(five) == 5
+        assert asyncio.get_event_loop() is loop
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
 
 
 def test_functions_for_the_scheduler_run_here_whether_they_are_awaited_or_not(installed, client):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -73,10 +74,18 @@ def sync(
 
     if is_in_task():
         with blocked():
-            return asyncio.run(call())
+            return _run(call())
     if asyncio._get_running_loop() is None:
-        return asyncio.run(call())
+        return _run(call())
     return _run_beside(call)
+
+
+def _run(made: Coroutine[Any, Any, Any]) -> Any:
+    """Do what `asyncio.run` does, which also takes away the event loop that is set here."""
+    if sys.version_info < (3, 11):
+        return asyncio.run(made)
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        return runner.run(made)
 
 
 def _run_beside(call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -85,7 +94,7 @@ def _run_beside(call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
     def run() -> None:
         try:
-            ended.append((True, asyncio.run(call())))
+            ended.append((True, _run(call())))
         except BaseException as error:
             ended.append((False, error))
 
