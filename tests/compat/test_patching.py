@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from types import ModuleType
 
 import pytest
 
-from weft.compat.patching import Patches
+from weft.compat.patching import Patches, alone
 
 
 def old():
@@ -66,6 +68,27 @@ def test_an_attribute_that_was_added_is_removed():
     patches.undo()
     assert dict(vars(Owner)) == before
     assert entries == {"there": 1}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent():
+    held, ends = threading.Event(), threading.Event()
+
+    def hold():
+        with alone():
+            held.set()
+            ends.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if alone().acquire(blocking=False) else 1)
+    ends.set()
+    holder.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_base_is_added_and_removed():

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 from types import ModuleType
@@ -20,14 +19,13 @@ from typing import Final
 
 from ..protocol.host.after_import import after_import, forget
 from .choosing import known_originals
-from .patching import Patches
+from .patching import Patches, alone
 
 __all__ = ["install", "is_installed", "uninstall"]
 
 _VARIABLE: Final = "WEFT_AS_DISTRIBUTED"
 _PACKAGE: Final = "distributed"
 
-_lock = threading.RLock()
 _patches: Final = Patches()
 #: Changes of libraries that use more of dask.distributed than its names.
 _library_patches: Final = Patches()
@@ -54,7 +52,7 @@ def install() -> None:
 
 
 def _install() -> None:
-    with _lock:
+    with alone():
         if _installed:
             return
         _installed.append(os.environ.get(_VARIABLE))
@@ -78,7 +76,7 @@ def install_if_set(variable: str) -> None:
 
 def uninstall() -> None:
     """Take back all that `install` did. What libraries keep of it is the original from now on."""
-    with _lock:
+    with alone():
         if not _installed:
             return
         before = _installed.pop()
@@ -107,7 +105,7 @@ def _change_distributed(_package: ModuleType) -> None:
     from .notes import take_notes_back
 
     take_notes_back()
-    with _lock:
+    with alone():
         if _installed:
             change_names(_patches)
 
@@ -122,7 +120,7 @@ def _libraries() -> list[tuple[str, Callable[[ModuleType], None]]]:
 def _change_joblib(module: ModuleType) -> None:
     from .libraries import offer_to_joblib
 
-    with _lock:
+    with alone():
         if _installed:
             offer_to_joblib(_library_patches, module)
 
@@ -130,6 +128,6 @@ def _change_joblib(module: ModuleType) -> None:
 def _change_coffea(module: ModuleType) -> None:
     from .libraries import show_progress_of_coffea
 
-    with _lock:
+    with alone():
         if _installed:
             show_progress_of_coffea(_library_patches, module)

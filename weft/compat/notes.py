@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from types import ModuleType
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from ..protocol.host.after_import import after_import, forget
 from ..protocol.values.exceptions import add_note
 from .choosing import is_weft_here
 from .distributed import is_installed
-from .patching import Patches
+from .patching import Patches, alone
 
 _PACKAGE: Final = "distributed"
 #: {module: names of its functions that raise a ValueError if there is no client or worker}
@@ -29,7 +28,6 @@ _NOTE: Final = (
     "distributed find it; or set WEFT_AS_DISTRIBUTED=1 before `import weft`"
 )
 
-_lock = threading.RLock()
 _patches: Final = Patches()
 
 
@@ -47,12 +45,12 @@ def note_if_open() -> None:
 def take_notes_back() -> None:
     """Undo it."""
     forget(_PACKAGE, _change)
-    with _lock:
+    with alone():
         _patches.undo()
 
 
 def _change(_package: ModuleType) -> None:
-    with _lock:
+    with alone():
         if _patches or is_installed():
             return
         for module, names in _RAISING.items():

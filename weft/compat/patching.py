@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any, Final
 
+from ..protocol.host.forks import after_fork
+
 _ABSENT: Final = object()
+_lock = threading.RLock()
+
+
+@after_fork
+def _renew_lock() -> None:
+    """Take another lock in a forked child: the thread that holds this one may not be there."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
+
+
+def alone() -> threading.RLock:
+    """Return the lock that who changes names of other packages holds."""
+    return _lock
 
 
 class Patches:
