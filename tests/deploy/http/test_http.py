@@ -93,7 +93,7 @@ def test_pages_refuse_a_token_that_can_do_more_and_name_the_one_to_use(cluster, 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", "localhost.evil.example", "", "127.0.0.1.evil.io"]
 )
-@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/"])
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/", "/stream", "/stream/data"])
 def test_a_name_that_is_not_ours_is_refused(pages, path, host):
     answer, text = pages.ask(path, Host=host, authorized=True)
     assert answer.status == 421
@@ -121,7 +121,7 @@ async def test_names_that_were_given_are_answered_as_well():
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/"])
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/", "/stream", "/stream/data"])
 def test_no_other_method_exists(pages, path, method):
     answer, text = pages.ask(path, method, authorized=True)
     assert answer.status == 405

@@ -71,7 +71,7 @@ async def test_the_token_gives_a_cookie_that_opens_the_pages_and_signing_out_tak
         assert wanted <= {*attributes}
         assert "Secure" not in attributes
         assert token not in visitor.cookie
-        for path in ("/", "/workers", "/workers?sort=memory", "/workers?sort=x"):
+        for path in ("/", "/workers", "/workers?sort=memory", "/workers?sort=x", "/stream"):
             answer, text = await visitor.get(path)
             assert (answer.status, "<main>" in text) == (200, True), path
             assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
