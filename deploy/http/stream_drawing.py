@@ -26,7 +26,7 @@ _MODEL: Final = """\
 // The attempts of one thread in order of their starts, in columns that grow.
 class Lane {
   constructor(host, worker, thread) {
-    Object.assign(this, {host, worker, thread, from: 0, to: 0, size: 0});
+    Object.assign(this, {host, worker, thread, from: 0, to: 0, size: 0, isMixed: false});
     this.columns = {start: Float64Array, stop: Float64Array, came: Float64Array, got: Float64Array,
                     waited: Float32Array, fn: Uint32Array, chunk: Uint32Array, row: Uint32Array,
                     failed: Uint8Array};
@@ -45,6 +45,7 @@ class Lane {
     // A clock that is placed anew may put attempts before some that were read earlier.
     for (; i > this.from && this.start[i - 1] > start; i--)
       for (const name in this.columns) this[name][i] = this[name][i - 1];
+    if (i < this.to - 1) this.isMixed = true;
     this.start[i] = start;
     this.stop[i] = stop;
     return i;
@@ -52,6 +53,14 @@ class Lane {
   drop(chunk, dropped) {
     for (; this.from < this.to && this.chunk[this.from] <= chunk; this.from++)
       dropped(this.fn[this.from]);
+    if (!this.isMixed) return;
+    let to = this.from;
+    for (let i = to; i < this.to; i++) {
+      if (this.chunk[i] <= chunk) { dropped(this.fn[i]); continue; }
+      for (const name in this.columns) this[name][to] = this[name][i];
+      to += 1;
+    }
+    this.to = to;
   }
   // The first attempt that ends after an instant.
   after(instant) {

@@ -70,6 +70,16 @@ CURVE = """(() => {
 })()"""
 #: The browser has drawn what was wished until now.
 DRAWN = "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => go(1))))"
+#: Keeps some chunks, and of these so many attempts.
+KEPT = """(() => {
+  kept = new Attempts();
+  for (const text of %s) kept.add(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+  kept.trim(%d);
+})()"""
+KEPT_KEYS = """(() => {
+  const [lane] = kept.lanes.values();
+  return Array.from({length: lane.to - lane.from}, (_, i) => kept.about(lane, lane.from + i).key);
+})()"""
 HIDDEN = """Object.defineProperty(document, 'hidden', {value: %s, configurable: true}),
   document.dispatchEvent(new Event('visibilitychange'))"""
 #: Counts what the page does: questions, pauses between two of them, drawings.
@@ -217,6 +227,26 @@ async def test_nothing_is_left_of_the_stream_of_another_process(cluster, url, tm
         await page.wait_for(f"{COUNT}.startsWith('No task has ended')")
         await page.wait_for(f"{CURVE} === 0")
         assert await page.js("document.querySelectorAll('#labels div').length") == 0
+        page.assert_clean(url)
+
+
+def chunk_of(*keys, start_s=0.0, **more):
+    """Return a chunk as the scripts of `KEPT` take it."""
+    columns = AttemptColumns()
+    columns.add(report(*keys, **more), start_s)
+    return base64.b64encode(columns.to_bytes()).decode()
+
+
+async def test_first_attempts_give_way_also_behind_some_that_were_placed_before_them(
+    cluster, url, tmp_path
+):
+    places = [("a", 100), ("b", 102), ("placed-early", 98)]
+    chunks = [chunk_of(key, start_s=start_s) for key, start_s in places]
+    async with chromium(tmp_path) as browser:
+        page = await opened(browser, cluster)
+        await page.js(KEPT % (json.dumps(chunks), 2))
+        assert await page.js(KEPT_KEYS) == ["placed-early", "b"]
+        assert await page.js("[kept.total, kept.chunks.size]") == [2, 2]
         page.assert_clean(url)
 
 
