@@ -93,7 +93,7 @@ class Attempts {
     let number = this.numbers.get(name);
     if (number === undefined) {
       this.numbers.set(name, number = this.functions.length);
-      this.functions.push({name, number, n: 0, colour: OTHER});
+      this.functions.push({name, n: 0, colour: OTHER});
     }
     return number;
   }
@@ -149,7 +149,18 @@ class Attempts {
         if (lane.from === lane.to) { this.lanes.delete(name); this.changed = true; }
       }
     }
+    this.forgetNames();
     this.colour();
+  }
+  // Numbers the functions anew once most have no attempts any more.
+  forgetNames() {
+    const shown = this.functions.filter((one) => one.n);
+    if (this.functions.length < 2 * shown.length + 100) return;
+    const numbers = new Map(shown.map((one, number) => [one.name, number]));
+    const others = this.functions.map((one) => numbers.get(one.name));
+    for (const lane of this.lanes.values())
+      for (let i = lane.from; i < lane.to; i++) lane.fn[i] = others[lane.fn[i]];
+    Object.assign(this, {functions: shown, numbers});
   }
   // A name has the same colour in each browser, unless another one has it already.
   colour() {

@@ -259,10 +259,9 @@ _PAGE: Final = r"""
     ahead = head.now - performance.now() / 1000;
     if (before !== null) missed += head.n_missed - before + head.n_late;
     before = head.n_missed;
-    const hasMore = at < buffer.byteLength;
     while (at < buffer.byteLength) attempts.add(piece());
     if (follows) attempts.trim(MAX_ROWS);
-    if (hasMore) recolour();
+    recolour();
     return head.is_all;
   }
   function say() {

@@ -250,6 +250,19 @@ async def test_first_attempts_give_way_also_behind_some_that_were_placed_before_
         page.assert_clean(url)
 
 
+async def test_functions_without_attempts_are_forgotten(cluster, url, tmp_path):
+    chunks = [chunk_of(f"k-{i}", start_s=i, functions=[f"f{i}"]) for i in range(150)]
+    async with chromium(tmp_path) as browser:
+        page = await opened(browser, cluster)
+        await page.js(KEPT % (json.dumps(chunks), 2))
+        names = "kept.functions.map((one) => [one.name, one.n, one.colour < OTHER])"
+        assert await page.js(names) == [["f148", 1, True], ["f149", 1, True]]
+        lane = "[...kept.lanes.values()][0]"
+        about = f"((lane) => kept.about(lane, lane.to - 1))({lane})"
+        assert (await page.js(about))["name"] == "f149"
+        page.assert_clean(url)
+
+
 async def test_keys_and_the_wheel_zoom_and_the_address_shows_the_same_again(
     cluster, client, url, tmp_path
 ):
