@@ -108,10 +108,10 @@ def refuse(
         if journal.resubmits.get(client) and journal.has_ended(key):
             ended.append(row)
             continue
+        if task is not None and is_other(message, task, row) and not names_content(key):
+            continue
         if task is not None and journal.is_done(key) and reading.is_given(task):
             ended.append(row)  # its result on record was given to others
-            continue
-        if task is not None and is_other(message, task, row) and not names_content(key):
             continue
         reads = message.dependencies[row] if message.dependencies else []
         named = conditions[place]

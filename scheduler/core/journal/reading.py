@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.wire.keys import names_content
 from ....protocol.wire.messages import NO_HASH, ResultsReady, SubmitTasks, WantKeys
 from ....protocol.wire.options import NO_OPTIONS
 from ....protocol.wire.payload import nbytes_of
@@ -96,8 +97,10 @@ def want_again(
     state: SchedulerState, client: ClientHandle, message: SubmitTasks, rows: list[int]
 ) -> None:
     """Let a client want jobs that it submits again, and that have ended."""
-    hashes = [message.spec_hashes[row] for row in rows] if message.spec_hashes else []
     keys = [message.keys[row] for row in rows]
+    hashes = [message.spec_hashes[row] for row in rows] if message.spec_hashes else []
+    pairs = zip(keys, hashes, strict=False)
+    hashes = [NO_HASH if names_content(key) else spec_hash for key, spec_hash in pairs]
     wanted_keys.on_want(state, client, WantKeys(keys=keys, spec_hashes=hashes))
 
 
@@ -274,6 +277,8 @@ def _waits(task: SchedulerTask) -> bool:
 
 def _is_other(task: SchedulerTask, spec_hash: bytes) -> bool:
     """Return whether another call of the same name is on record."""
+    if names_content(task.key):
+        return False
     return NO_HASH not in (known := task.spec_hash or NO_HASH, spec_hash) and known != spec_hash
 
 

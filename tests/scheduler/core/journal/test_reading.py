@@ -466,3 +466,28 @@ def test_a_condition_that_is_judged_later_leaves_the_record_before_the_other_job
     board.send(board.client(), forget)
     (write,) = writes(board)
     assert [type(entry).__name__ for entry in write.entries] == ["JobChanged", "JobForgotten"]
+
+
+def test_another_call_of_the_name_of_a_result_that_was_given_to_others_is_refused_once():
+    board = open_board(JournalRead(ended={**ENDED}))
+    client, other, worker = board.client(), board.client("bob"), board.worker()
+    read_of(board, client, "a", b"i" * 16)
+    board.finish(worker, "a", blob=dumps(7))
+    out = board.send(other, graph("a", named="other", detached=True))
+    assert not out.of(other, m.KeysUnknown), "it would submit the call again, without end"
+    assert sent_keys(out, other, m.KeysErred) == ["a"]
+    board.drop_rest()
+
+
+def test_a_key_with_a_hash_of_its_content_is_that_of_the_record_whatever_its_recipe():
+    key = f"sum-{'0a' * 16}"
+    board = open_board(JournalRead(ended={key: "done"}))
+    client, other, worker = board.client(), board.client("bob"), board.worker()
+    board.send(client, m.WantKeys(keys=[key], spec_hashes=[b"h" * 16]))
+    (asked,) = reads(board)
+    ends = [(JobEnded(key, "done", result=dumps(7)), b"i" * 16)]
+    board.play(SchedulerTick(journal=[EndsRead(asked, ends)]))
+    board.finish(worker, key, blob=dumps(7))
+    out = board.send(other, graph(key, named="other", detached=True))
+    assert sent_keys(out, other, m.KeysInMemory) == [key]
+    board.drop_rest()
