@@ -50,6 +50,8 @@ class GivenResults(dict[SchedulerTask, int]):
         super().__init__()
         #: when it is looked again whether there is room; None = there was
         self.look: Deadline | None = None
+        #: with that, the bytes that workers are to take before there is
+        self.excess = 0
 
     @property
     def nbytes(self) -> int:
@@ -178,7 +180,8 @@ def hand_over(state: SchedulerState) -> None:
     journal, given = journal_of(state), given_in(state)
     if journal.asked or not journal.reading or given.look is not None:
         return
-    if given.nbytes > MAX_GIVEN_NBYTES:
+    given.excess = given.nbytes - MAX_GIVEN_NBYTES
+    if given.excess > 0:
         given.look = state.call_after(LOOK_S, _look)
         return
     for key in [*journal.reading]:
@@ -207,11 +210,13 @@ def on_assigned(state: SchedulerState, tasks: list[SchedulerTask]) -> None:
     """Keep no result that a worker is sent: it is read again if that worker is lost."""
     given = given_in(state)
     for task in tasks:
-        if given.pop(task, None) is not None:
+        if (nbytes := given.pop(task, None)) is not None:
+            given.excess -= nbytes
             _take_recipe(state, task)
-    if given.look is not None:
+    if given.look is not None and given.excess <= 0:
         state.deadlines.cancel(given.look)
-        _look(state)
+        given.look = None
+        hand_over(state)  # the journal's entries of this event were handed over before
 
 
 def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:

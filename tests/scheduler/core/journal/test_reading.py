@@ -309,11 +309,11 @@ def test_a_job_on_record_is_read_for_what_is_made_of_it_again(is_released_first)
     board.drop_rest()
 
 
-def test_no_more_results_are_read_than_workers_take():
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_no_more_results_are_read_than_workers_take(is_taken):
     keys = [f"a{i}" for i in range(20)]
     board = open_board(JournalRead(ended=dict.fromkeys(keys, "done")))
-    client = board.client()
-    board.worker()
+    client, worker = board.client(), board.worker()
     result = bytes(MAX_GIVEN_NBYTES // 8)
     board.send(client, m.WantKeys(keys=keys))
     n_read = 0
@@ -324,8 +324,13 @@ def test_no_more_results_are_read_than_workers_take():
         board.play(SchedulerTick(journal=[EndsRead(asked[0], ends, rest=rest)]))
     waiting = [key for key in keys if board.states(key) == ["queued"]]
     assert (len(waiting), n_read < len(keys)) == (9, True)
-    board.send(client, m.ReleaseKeys(keys=waiting[:5]))
-    board.tick(LOOK_S + 0.1)
+    if is_taken:
+        taken = [key for key in keys if board.states(key) == ["processing"]]
+        board.finish(worker, *taken, blob=dumps(7))
+        assert board.states(waiting[0]) == ["processing"]
+    else:
+        board.send(client, m.ReleaseKeys(keys=waiting[:5]))
+        board.tick(LOOK_S + 0.1)
     assert len(reads(board)) == 1
     board.drop_rest()
 
