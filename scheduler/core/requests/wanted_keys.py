@@ -57,7 +57,7 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
         task.delivered = False
         if task.state == RELEASED:
             activate(state, task)
-        if task.state != NO_WORKER or not task.is_without_recipe:
+        if task.state != NO_WORKER or not (task.is_without_recipe and state.awaits_peers):
             known.append(key)  # else peers may still come with it
     for key, attempt in zip(message.keys, message.attempts, strict=False):
         if attempt and (task := state.tasks.get(key)) in client.wants:

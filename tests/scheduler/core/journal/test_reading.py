@@ -199,6 +199,19 @@ def test_a_client_that_was_away_for_a_moment_may_have_a_job_begin_anew_when_it_i
     board.drop_rest()
 
 
+def test_a_client_that_is_back_is_answered_for_a_job_whose_end_is_still_to_be_read():
+    """Without an answer it would take the key for unknown, and have the job begin anew."""
+    board = open_board(JournalRead(ended={**ENDED}))
+    board.worker()
+    client = returning(board)
+    board.send(client, graph("a", detached=True), m.Resubmitted())
+    board.close(client)
+    client = board.client(last_epoch=board.state.epoch)
+    out = board.send(client, m.WantKeys(keys=["a"]))
+    assert sent_keys(out, client, m.KeysPending) == ["a"]
+    board.drop_rest()
+
+
 def test_a_job_that_a_client_submits_again_and_that_is_on_record_no_more_runs():
     board = open_board(JournalRead(ended={**ENDED}))
     board.worker()
