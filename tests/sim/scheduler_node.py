@@ -35,7 +35,8 @@ from weft.scheduler.core.events import Event, PeerClosed, PeerConnected, PeerSen
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.journal.entries import ReadEnds, ReadJobs, Report, WriteJournal
-from weft.scheduler.core.journal.feature import on_forget, on_retry_job
+from weft.scheduler.core.journal.feature import on_retry_job
+from weft.scheduler.core.journal.forgetting import on_forget
 from weft.scheduler.core.members.epochs import GiveWay, KeepMembers, StartOver, next_epoch
 from weft.scheduler.core.moves.transitions import ACTIVE
 from weft.scheduler.core.records.peers import WorkerHandle

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from ....protocol.wire.messages.coordination import DURABLE, NOT_RECORDED
 from ..journal.entries import ValuesDropped
-from ..journal.feature import NO_JOURNAL, RETRY_S
-from ..journal.jobs import append, journal_of, when_written
+from ..journal.feature import RETRY_S
+from ..journal.jobs import NO_JOURNAL, append, journal_of, when_written
 from .arguments import bad
 from .records import Call, ObjectValue, OperationRefused
 

@@ -32,14 +32,13 @@ from ..records.peers import ClientHandle
 from ..records.tasks import ERRED, MEMORY, SchedulerTask
 from ..requests import wanted_keys
 from ..requests.wanted_keys import is_other
-from . import reading
+from . import forgetting, reading
 from .entries import (
     PENDING,
     AskJournal,
     JobAdded,
     JobChanged,
     JobEnded,
-    JobForgotten,
     JobsRead,
     JournalRead,
     JournalWritten,
@@ -49,6 +48,7 @@ from .entries import (
 )
 from .jobs import (
     MADE,
+    NO_JOURNAL,
     DetachedJobs,
     append,
     end_job,
@@ -70,10 +70,6 @@ RETRY_S: Final = 5.0
 #: Options by which a job begins late, or ends early: they were for the first time.
 _OF_ONE_RUN: Final = ("conditions", "start_ms", "begin_by_ms", "end_by_ms")
 _NONE: Final[Mapping[int, Failure | None]] = {}
-NO_JOURNAL: Final = (
-    "this scheduler has no journal: start `weft scheduler` with a state directory, or a "
-    "LocalCluster with journal="
-)
 
 
 # -- jobs come -------------------------------------------------------------------------------------
@@ -385,58 +381,6 @@ def _answer_recorded(state: SchedulerState, peer: int, request: int, keys: Seque
     state.send(peer, m.Answer(request=request, info=info))
 
 
-def on_forget(state: SchedulerState, peer: int, message: m.Ask) -> None:
-    """Forget jobs that have ended, with their results; answer when that is recorded."""
-    journal = journal_of(state)
-    keys = keys_of(message.arguments)
-    reasons = map(partial(_why_kept, state), keys)
-    text = next(filter(None, reasons), "") if journal.is_open else NO_JOURNAL
-    if text:
-        state.send(peer, m.AskFailed(request=message.request, kind=NO_ANSWER, text=text))
-        return
-    journal.tell_followers(state, keys)
-    ended = {key: journal.ended[key] for key in keys if key in journal.ended}
-    for key in keys:
-        for of_keys in (
-            journal.jobs, journal.ended, journal.followers,
-            journal.adding, journal.ending, journal.submitters,
-        ):  # fmt: skip
-            of_keys.pop(key, None)
-        append(state, JobForgotten(key))
-    let_go(state, keys)
-    when_written(state, partial(_answer_forgotten, peer, message.request, ended))
-
-
-def _answer_forgotten(
-    peer: int, request: int, ended: dict[str, str], state: SchedulerState, error: str
-) -> None:
-    """Answer that jobs are forgotten, or why they are not: they stay on record."""
-    answer: m.Answer | m.AskFailed = m.Answer(request=request, info={})
-    if error:
-        journal = journal_of(state)
-        journal.ended |= {key: how for key, how in ended.items() if key not in journal.jobs}
-        text = f"the jobs are not forgotten: {error}"
-        answer = m.AskFailed(request=request, kind=NO_ANSWER, text=text)
-    if peer in state.roles:
-        state.send(peer, answer)
-
-
-def _why_kept(state: SchedulerState, key: str) -> str:
-    """Return why a job cannot be forgotten, "" = it can."""
-    if _is_open(state, key):
-        return f"job {key!r} has not ended: cancel it first"
-    task = state.tasks.get(key)
-    for dependent in (task and task.dependents) or ():
-        if _is_open(state, dependent.key):
-            return f"job {dependent.key!r} reads {key!r}, and has not ended: cancel it first"
-    return ""
-
-
-def _is_open(state: SchedulerState, key: str) -> bool:
-    journal = journal_of(state)
-    return journal.jobs.get(key) == PENDING and key not in journal.ending
-
-
 def on_retry_job(state: SchedulerState, peer: int, message: m.Ask) -> None:
     """Have a job read that is to run again; its question is answered when that is recorded."""
     key = message.arguments.get("key")
@@ -503,7 +447,7 @@ def _misjudged(state: SchedulerState) -> Iterable[str]:
     """Yield what is wanted and no job, and jobs whose end has not come that are not wanted."""
     journal = journal_of(state)
     wants = {task.key for task in journal.keeper.wants}
-    yield from wants - journal.jobs.keys()
+    yield from wants - journal.jobs.keys() - journal.forgetting.keys()
     yield from (
         key for key in journal.jobs.keys() - journal.ending.keys() - wants if key in state.tasks
     )
@@ -525,7 +469,7 @@ FEATURE: Final = Feature(
     recipe_needed=(reading.on_needed,),
     orders={
         "recorded": LateQuestion(on_ask_recorded, Level.CLIENT),
-        "forget_jobs": LateQuestion(on_forget, Level.CLIENT),
+        "forget_jobs": LateQuestion(forgetting.on_forget, Level.CLIENT),
         "retry_job": LateQuestion(on_retry_job, Level.CLIENT),
         "jobs": LateQuestion(on_ask_jobs, Level.VIEW),
         "job": LateQuestion(on_ask_jobs, Level.CLIENT),

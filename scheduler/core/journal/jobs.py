@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
@@ -26,6 +27,10 @@ MAX_UNRECORDED_NBYTES: Final = 64 << 20
 MAX_UNRECORDED: Final = 10_000
 #: A job whose result is with workers: it has ended, and is wanted on.
 MADE: Final = "made"
+NO_JOURNAL: Final = (
+    "this scheduler has no journal: start `weft scheduler` with a state directory, or a "
+    "LocalCluster with journal="
+)
 #: Entries whose bytes are counted.
 _LARGE: Final = (JobEnded, OutputRecorded, RowsChanged)
 _STATES: Final = {"cancelled": CANCELLED, "data-lost": LOST}
@@ -44,6 +49,20 @@ class _Writing:
         self.questions: list[tuple[int, int, Sequence[str]]] = []
         #: called with the error of this batch, "" = it is recorded
         self.then: list[Callable[[SchedulerState, str], None]] = []
+
+
+@dataclass(slots=True)
+class Forgotten:
+    """A job that is being forgotten: what is known of it if that cannot be recorded."""
+
+    #: see `DetachedJobs`; "" and None = it was not there
+    job: str
+    ended: str
+    ending: JobEnded | None
+    #: those who have asked for it, and are not answered yet
+    n_questions: int = 0
+    #: for one of them
+    is_recorded: bool = False
 
 
 class DetachedJobs:
@@ -65,6 +84,7 @@ class DetachedJobs:
         "error",
         "failed_at",
         "followers",
+        "forgetting",
         "is_open",
         "jobs",
         "keeper",
@@ -104,6 +124,8 @@ class DetachedJobs:
         #: entries of its key that are not the one here count no more.
         self.adding: dict[str, JobAdded] = {}
         self.ending: dict[str, JobEnded] = {}
+        #: Those of which it is to be recorded that they are forgotten. The keeper may want them.
+        self.forgetting: dict[str, Forgotten] = {}
         #: {key of `adding`: the clients that have submitted it as a job}
         self.submitters: dict[str, tuple[ClientHandle, ...]] = {}
         #: {key: its client} of the rows that the journal takes of the message that is handled.
