@@ -21,7 +21,15 @@ from ....protocol.wire.payload import nbytes_of
 from ..moves.transitions import err, move, release_unneeded
 from ..moves.without_recipe import change_args, change_group, class_without_recipe, make
 from ..records.peers import ClientHandle
-from ..records.tasks import MEMORY, NO_WORKER, PROCESSING, QUEUED, RELEASED, SchedulerTask
+from ..records.tasks import (
+    FORGOTTEN,
+    MEMORY,
+    NO_WORKER,
+    PROCESSING,
+    QUEUED,
+    RELEASED,
+    SchedulerTask,
+)
 from ..requests import wanted_keys
 from .entries import EndsRead, ReadEnds
 from .jobs import DetachedJobs, journal_of
@@ -133,6 +141,8 @@ def read_lost(state: SchedulerState, tasks: list[SchedulerTask]) -> list[Schedul
     found = [*tasks] if journal.ended else []
     seen = dict.fromkeys(found)
     for task in found:  # which grows
+        if task.state == FORGOTTEN:
+            continue  # with the recipe of the last one that read it
         if task.group.options.detached and journal.is_done(task.key) and _is_plain(task):
             _take_recipe(state, task)
         else:

@@ -10,6 +10,7 @@ from weft.protocol.wire.constant_calls import CONSTANT_ID
 from weft.scheduler.core.conditions.no_worker_limit import no_worker_limit_of
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.journal.entries import EndsRead, JobEnded, JournalRead, ReadEnds
+from weft.scheduler.core.journal.feature import RETRY_S
 from weft.scheduler.core.journal.jobs import journal_of
 from weft.scheduler.core.journal.reading import LOOK_S, MAX_GIVEN_NBYTES, READ_AGAIN_S
 from weft.scheduler.core.records.presence import Members
@@ -508,4 +509,24 @@ def test_a_key_with_a_hash_of_its_content_is_that_of_the_record_whatever_its_rec
     board.finish(worker, key, blob=dumps(7))
     out = board.send(other, graph(key, named="other", detached=True))
     assert sent_keys(out, other, m.KeysInMemory) == [key]
+    board.drop_rest()
+
+
+def test_a_job_is_forgotten_with_the_recipe_of_the_last_one_that_read_it():
+    board = open_board()
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("z", ":z -> a", detached=True))
+    board.send(client, graph(":a -> d"))
+    board.finish(worker, "z", blob=b"input")
+    board.finish(worker, "a", blob=b"result")
+    board.send(worker, finished([board.attempt("d")], blob=None))
+    board.send(client, m.ReleaseKeys(keys=["a", "z"]))
+    recorded(board, 1)
+    for number in (3, 2):
+        recorded(board, number, "the disk is full")
+    board.tick(RETRY_S + 0.1)
+    (write,) = writes(board)
+    assert [entry.key for entry in write.entries] == ["a", "z"]
+    recorded(board, write.number)
+    assert board.states(*"zad") == ["-", "released", "memory"]
     board.drop_rest()
