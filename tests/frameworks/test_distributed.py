@@ -59,7 +59,7 @@ def test_joblib_and_scikit_learn_take_the_backend_of_the_name_dask(client):
 
 
 def test_xarray_computes_by_the_name_of_the_scheduler(client):
-    xarray = pytest.importorskip("xarray")
+    xarray = pytest.importorskip("xarray", reason="xarray is missing: pip install 'weft[test]'")
     array = xarray.DataArray(np.arange(12.0).reshape(3, 4), dims=("x", "y")).chunk(x=1)
     assert array.mean("x").compute(scheduler="distributed").values.tolist() == [4, 5, 6, 7]
     persisted = array.persist()
