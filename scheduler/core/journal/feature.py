@@ -277,7 +277,6 @@ def _on_written(state: SchedulerState, report: JournalWritten) -> None:
         journal.unrecorded_nbytes += sum(entry.result_nbytes for entry in again)
         state.call_after(RETRY_S, _end_again, report.number)
     let_go(state, over)
-    reading.read_released(state, over)
     for then in batch.then:
         then(state, report.error)
     for question in batch.questions:

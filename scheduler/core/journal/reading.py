@@ -152,12 +152,6 @@ def read_lost(state: SchedulerState, tasks: list[SchedulerTask]) -> list[Schedul
     return tasks
 
 
-def read_released(state: SchedulerState, keys: list[str]) -> None:
-    """Let those jobs be read from now on that others may need again, and whose data is dropped."""
-    tasks = [task for key in keys if (task := state.tasks.get(key)) is not None]
-    read_lost(state, [task for task in tasks if task.state == RELEASED])
-
-
 def _take_recipe(state: SchedulerState, task: SchedulerTask) -> None:
     group = task.group.in_class(class_without_recipe(state))
     group.options = NO_OPTIONS  # features have nothing to do for it: it is read, or a constant

@@ -9,7 +9,13 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.constant_calls import CONSTANT_ID
 from weft.scheduler.core.conditions.no_worker_limit import no_worker_limit_of
 from weft.scheduler.core.events import SchedulerTick
-from weft.scheduler.core.journal.entries import EndsRead, JobEnded, JournalRead, ReadEnds
+from weft.scheduler.core.journal.entries import (
+    EndsRead,
+    JobEnded,
+    JournalRead,
+    JournalWritten,
+    ReadEnds,
+)
 from weft.scheduler.core.journal.feature import RETRY_S
 from weft.scheduler.core.journal.jobs import journal_of
 from weft.scheduler.core.journal.reading import LOOK_S, MAX_GIVEN_NBYTES, READ_AGAIN_S
@@ -323,6 +329,24 @@ def test_a_job_on_record_is_read_for_what_is_made_of_it_again(is_released_first)
     board.drop_rest()
 
 
+def test_a_job_that_has_left_the_record_runs_again_for_what_is_made_of_it():
+    board = open_board()
+    client, worker = board.client(), board.worker()
+    board.send(client, graph("a", detached=True))
+    board.send(client, graph(":a -> d"))
+    board.finish(worker, "a", blob=b"result")
+    board.send(worker, finished([board.attempt("d")], blob=None))
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    for number in (1, 2):
+        recorded(board, number)
+    board.send(client, graph("b", detached=True))
+    board.play(SchedulerTick(journal=[JournalWritten(3, dropped=["a"])]))
+    board.worker("v")
+    board.close(worker)
+    assert (board.states(*"ad"), reads(board)) == (["processing"] * 2, [])
+    board.drop_rest()
+
+
 @pytest.mark.parametrize("is_taken", [False, True])
 def test_no_more_results_are_read_than_workers_take(is_taken):
     keys = [f"a{i}" for i in range(20)]
@@ -512,7 +536,7 @@ def test_a_key_with_a_hash_of_its_content_is_that_of_the_record_whatever_its_rec
     board.drop_rest()
 
 
-def test_a_job_is_forgotten_with_the_recipe_of_the_last_one_that_read_it():
+def test_jobs_on_record_keep_their_recipes_while_something_that_is_made_of_them_is_kept():
     board = open_board()
     client, worker = board.client(), board.worker()
     board.send(client, graph("z", ":z -> a", detached=True))
@@ -528,5 +552,7 @@ def test_a_job_is_forgotten_with_the_recipe_of_the_last_one_that_read_it():
     (write,) = writes(board)
     assert [entry.key for entry in write.entries] == ["a", "z"]
     recorded(board, write.number)
-    assert board.states(*"zad") == ["-", "released", "memory"]
+    assert board.states(*"zad") == ["released", "released", "memory"]
+    board.send(client, m.ReleaseKeys(keys=["d"]))
+    assert board.states(*"zad") == ["-", "-", "-"]
     board.drop_rest()
