@@ -250,12 +250,15 @@ class ClientNode(ClientProcess):
             self.post(future.state)
 
     def watch(self, futures: list[Future], *, wants_data: bool) -> None:
-        """Wait for futures."""
-        states = list(dict.fromkeys(future.state for future in futures))
-        if states:
-            watcher = UserWatcher(self, states, wants_data)
-            self.watchers.append(watcher)
-            self.post(Watch(watcher, states))
+        """Wait for futures. Those of indexes are not read: no user has one."""
+        reads: dict[bool, dict[FutureState, None]] = {True: {}, False: {}}
+        for future in futures:
+            reads[wants_data and future.spec.function != INDEX][future.state] = None
+        for is_read, states in reads.items():
+            if states:
+                watcher = UserWatcher(self, list(states), is_read)
+                self.watchers.append(watcher)
+                self.post(Watch(watcher, list(states)))
 
     # -- the process ------------------------------------------------------------------------------
     def crash(self) -> None:
@@ -301,8 +304,6 @@ class ClientNode(ClientProcess):
                 assert status == future.seen, f"{state!r} was {future.seen} before"
             if state.blob is not None:
                 value = unpacked(state.blob)
-                if future.spec.function == INDEX:
-                    value = future.spec.value  # it says where others are
                 assert value == future.spec.value, f"{state!r} has a wrong value"
                 # As if the user had read it: from now on it does not change. As `future.load` does.
                 if state.value is NO_VALUE and future.spec.function != ACTOR:
