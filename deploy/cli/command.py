@@ -20,6 +20,7 @@ from . import (  # noqa: F401 - each adds its command to the group
     config,
     connect,
     doctor,
+    events,
     explain,
     jobs,
     journal,

@@ -39,7 +39,17 @@ def _meant(name: str, known: Iterable[str], cutoff: float) -> str:
 COMMANDS: Final = {
     "Run a cluster": ("scheduler", "worker", "ssh"),
     "Run programs on it": ("submit", "queue", "wait", "output", "cancel", "retry", "forget"),
-    "Look at it": ("status", "top", "info", "explain", "timeline", "logs", "doctor", "selftest"),
+    "Look at it": (
+        "status",
+        "top",
+        "info",
+        "explain",
+        "timeline",
+        "logs",
+        "events",
+        "doctor",
+        "selftest",
+    ),
     "Change it": ("scale", "retire", "block", "unblock", "pause", "resume", "stop", "journal"),
     "Access and settings": ("token", "config", "completion"),
     "Kubernetes": ("connect", "secret"),
