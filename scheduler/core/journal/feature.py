@@ -155,6 +155,7 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
     """
     group = task.group
     group.wanted = m.WANTED_LARGE
+    group.needed_again = reading.on_needed_again
     journal = journal_of(state)
     key = task.key
     client = journal.accepted.pop(key, None)
@@ -460,7 +461,6 @@ FEATURE: Final = Feature(
     submitted_with={"detached": on_detached},
     settling=((DetachedJobs, settle),),
     ticked=(on_ticked, reading.on_ticked),
-    results_lost=(reading.read_lost,),
     assigned={CONSTANT_ID: reading.on_assigned},
     client_connected=(reading.note_client,),
     client_gone=(reading.note_gone,),

@@ -22,7 +22,6 @@ from ..moves.transitions import err, move, release_unneeded
 from ..moves.without_recipe import change_args, change_group, class_without_recipe, make
 from ..records.peers import ClientHandle
 from ..records.tasks import (
-    FORGOTTEN,
     MEMORY,
     NO_WORKER,
     PROCESSING,
@@ -132,29 +131,19 @@ def want_delivered(
     want_again(state, client, message, rest)
 
 
-def read_lost(state: SchedulerState, tasks: list[SchedulerTask]) -> list[SchedulerTask]:
-    """Let jobs on record that would be made again be read: these, or what they would be made of.
-
-    They have no data. Without their recipes they wait when they are needed.
-    """
+def on_needed_again(state: SchedulerState, task: SchedulerTask) -> None:
+    """Let a job on record whose data is gone be read, unless its client has it begin anew."""
     journal = journal_of(state)
-    found = [*tasks] if journal.ended else []
-    seen = dict.fromkeys(found)
-    for task in found:  # which grows
-        if task.state == FORGOTTEN:
-            continue  # with the recipe of the last one that read it
-        if task.group.options.detached and journal.is_done(task.key) and _is_plain(task):
-            _take_recipe(state, task)
-        else:
-            inputs = [one for one in task.dependencies if one.state == RELEASED]
-            found += [one for one in inputs if one not in seen]
-            seen.update(dict.fromkeys(inputs))
-    return tasks
+    if journal.is_done(task.key) and task.key not in journal.accepted and _is_plain(task):
+        _take_recipe(state, task)
 
 
 def _take_recipe(state: SchedulerState, task: SchedulerTask) -> None:
+    for client in task.wanted_by:
+        wanted_keys.keep_function(client, task.group.function)
     group = task.group.in_class(class_without_recipe(state))
     group.options = NO_OPTIONS  # features have nothing to do for it: it is read, or a constant
+    group.needed_again = None
     change_group(state, task, group)
     change_args(task, None)
     state.n_exceptions.pop(task, None)  # of calls, which are over

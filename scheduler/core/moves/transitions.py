@@ -343,6 +343,8 @@ def activate(state: SchedulerState, task: SchedulerTask) -> None:
             # The task that needed it has failed since it came onto the stack.
             release_unneeded(state, [task])
             continue
+        if (needed_again := task.group.needed_again) is not None:
+            needed_again(state, task)
         failed = next((d for d in task.dependencies if d.state == ERRED), None)
         if failed is not None:
             assert failed.failure is not None

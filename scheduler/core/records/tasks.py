@@ -9,7 +9,7 @@ that a task is not in.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -24,6 +24,7 @@ from .queues import ReadyQueue
 from .users import User
 
 if TYPE_CHECKING:
+    from ..state import SchedulerState
     from .deadlines import Deadline
     from .peers import ClientHandle, WorkerHandle
 
@@ -219,6 +220,7 @@ class TaskGroup:
         "generation",
         "is_limited",
         "n_rescheduled",
+        "needed_again",
         "options",
         "prefix",
         "submitted",
@@ -256,13 +258,15 @@ class TaskGroup:
         self.submitted = submitted
         #: see `AssignTasks`, for those of its tasks that are wanted
         self.wanted = WANTED
+        #: called before a task of it that has lost its data, or was submitted again, is to run
+        self.needed_again: Callable[[SchedulerState, SchedulerTask], None] | None = None
 
     def in_class(self, task_class: TaskClass) -> TaskGroup:
         """Return a group of the same tasks in another class."""
         common = self.generation, self.client, self.submitted, self.options, self.user
         group = TaskGroup(self.function, task_class, *common)
         group.n_rescheduled = self.n_rescheduled
-        group.wanted = self.wanted
+        group.wanted, group.needed_again = self.wanted, self.needed_again
         return group
 
 

@@ -131,17 +131,10 @@ def avoid(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> float
     if task.is_without_recipe or task_class.is_deferred or not task_class.takes_thread:
         return 0.0  # it stays where it is
     avoided = (*(i for i in task_class.avoided if i != ws.worker_id), ws.worker_id)[-MAX_AVOIDED:]
-    key = (
-        task_class.workers,
-        task_class.allow_other_workers,
-        task_class.resources,
-        avoided,
-    )
+    key = (task_class.workers, task_class.allow_other_workers, task_class.resources, avoided)
     found = state.classes.get(key)
     if found is None:
-        found = state.classes[key] = TaskClass(
-            key, task_class.workers, task_class.allow_other_workers, task_class.resources, avoided
-        )
+        found = state.classes[key] = TaskClass(key, *key)
         fill_class(state, found)
     group = old.in_class(found)
     group.n_rescheduled += 1
