@@ -39,6 +39,7 @@ from ..core.journal.entries import (
     WriteJournal,
 )
 from . import arrays
+from .categories import read_categories
 from .descriptions import MADE, OPEN, described
 from .outputs import output_of
 from .rows import (
@@ -336,6 +337,7 @@ def _begin_with(database: Database) -> JournalRead:
             read.arrays[job.key] = arrays.read_chunks(database, job.key)
     read.ended = ended_jobs(database)
     read.paused = paused_queues(database)
+    read.learned = read_categories(database)
     read.values = read_values(database)
     needed = dict.fromkeys(key for job in read.jobs for key in job.dependencies)
     needed |= dict.fromkeys(key for one in read.values for key in one.keys)

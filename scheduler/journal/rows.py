@@ -14,6 +14,7 @@ import msgpack
 
 from ...protocol.wire.payload import Blob
 from ..core.journal.entries import (
+    CategoryLearned,
     JobAdded,
     JobChanged,
     JobEnded,
@@ -25,6 +26,7 @@ from ..core.journal.entries import (
     ValuesDropped,
 )
 from .arrays import ARRAY_TABLES, change_rows, drop_oldest_rows, forget_arrays
+from .categories import CATEGORY_TABLE, record_categories
 from .descriptions import COLUMNS, MADE, OPEN
 from .outputs import (
     OUTPUT_TABLES,
@@ -117,7 +119,7 @@ def steps_from(form: int) -> list[str]:
 
     Or those that bring one of an earlier form up to date, or make what one of this form may lack.
     """
-    later = ";".join((_PAUSED, _OF_FUNCTIONS, TABLE, *ARRAY_TABLES, *OUTPUT_TABLES))
+    later = ";".join((_PAUSED, _OF_FUNCTIONS, TABLE, CATEGORY_TABLE, *ARRAY_TABLES, *OUTPUT_TABLES))
     steps = ";".join(_NEXT_FORM[n] for n in range(form, FORM)) if form else _TABLES
     return [*filter(str.strip, f"{steps};{later}".split(";"))]
 
@@ -281,6 +283,7 @@ def _change_queues(database: Database, changes: list[QueueChanged]) -> None:
 
 
 RECORDERS: Final[dict[type, Callable[[Database, list[Any]], None]]] = {
+    CategoryLearned: record_categories,
     JobAdded: _add,
     JobChanged: _change,
     JobEnded: _end,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sqlite3
 
+import msgpack
 import pytest
 
 import weft
+from tests.deploy.cli.test_restarts import real_pid, restarted
+from tests.deploy.daemons import daemon, file_of, scheduler
 from weft.protocol.errors import AllotmentExceeded
 
 MB = 10**6
@@ -56,6 +61,41 @@ def test_a_program_that_uses_more_is_run_again_with_a_whole_worker(client):
     first, last = large.attempts()
     assert re.match(r"used .* of memory, more than its category gave it", first.end)
     assert last.end == "finished"
+
+
+def test_what_was_learned_outlives_a_scheduler_that_is_killed(tmp_path, wait_until):
+    fills = weft.Category("fills", mode="max")
+    fill = weft.Command("head -c {0}000000 /dev/zero | tail -n 1 | wc -c; sleep {1}")  # workload
+    with (
+        scheduler(folder=tmp_path) as started,
+        daemon("worker", "--nthreads", "1", folder=tmp_path) as worker,
+    ):
+        worker.wait_for("registered", 1)
+        with weft.Client(connection_file=file_of(started)) as client:
+            small = [client.submit(fill, 20 + i, 0.2, category=fills) for i in range(5)]
+            client.gather(small)
+        wait_until(lambda: learned_in(tmp_path) == [5], 60, "five tasks on record")
+        restarted(started, real_pid(started))
+        with weft.Client(connection_file=file_of(started)) as client:
+            client.wait_for_workers(1, timeout=60)
+            large = client.submit(fill, 150, 3, category=fills)
+            assert int(large.result(timeout=60).stdout) == 150 * MB
+            first, last = large.attempts()
+            assert re.match(r"used .* of memory, more than its category gave it", first.end)
+            assert last.end == "finished"
+
+
+def learned_in(folder):
+    """Return how many tasks each category of the journal has learned from."""
+    path = next(folder.rglob("journal.sqlite"), None)
+    if path is None:
+        return []
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        try:
+            learned = database.execute("SELECT learned FROM learned_categories")
+        except sqlite3.OperationalError:  # it is being made
+            return []
+        return [msgpack.unpackb(packed)[1] for (packed,) in learned]
 
 
 def test_functions_have_results_whether_they_are_measured_or_not(client):

@@ -14,6 +14,7 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.payload import Payload
 from weft.scheduler.core.journal.entries import (
+    CategoryLearned,
     Entry,
     JobAdded,
     JobChanged,
@@ -30,6 +31,7 @@ from weft.scheduler.core.journal.entries import (
     ValuesDropped,
     WriteJournal,
 )
+from weft.scheduler.journal import categories as journal_categories
 from weft.scheduler.journal import journal as module
 from weft.scheduler.journal import outputs as journal_outputs
 from weft.scheduler.journal import rows as journal_rows
@@ -358,6 +360,31 @@ def test_queues_that_are_paused_are_read_until_they_are_resumed(opened, path):
     opened.write(QueueChanged("q", False), QueueChanged("r", True), QueueChanged("r", False))
     read = read_again(opened, path)
     assert read == JournalRead(paused=["p"])
+
+
+def test_what_categories_have_learned_is_read_as_it_was_recorded_last(opened, path):
+    first = CategoryLearned("a", [(1 << 20, 2, 3.0)], 2, 3.0)
+    others = [CategoryLearned(name, [], 1, 1.5) for name in ("b", "c")]
+    last = CategoryLearned("a", [(1 << 20, 2, 3.0), (3 << 40, 1, 0.5)], 3, 3.5)
+    opened.write(first)
+    opened.write(*others)
+    opened.write(last)
+    assert read_again(opened, path) == JournalRead(learned=[*others, last])
+
+
+def test_the_categories_that_have_learned_last_are_kept_on_record(opened, path, monkeypatch):
+    monkeypatch.setattr(journal_categories, "MAX_CATEGORIES", 2)
+    for name in "abca":
+        opened.write(CategoryLearned(name, [], 1, 1.0))
+    assert [one.name for one in read_again(opened, path).learned] == ["c", "a"]
+
+
+def test_what_a_category_has_learned_is_learned_again_if_its_record_is_damaged(opened, path):
+    kept = CategoryLearned("kept", [], 1, 1.0)
+    opened.write(CategoryLearned("damaged", [], 1, 1.0), kept)
+    damage = "UPDATE learned_categories SET learned = ? WHERE name = ?"
+    opened.journal.store.write(lambda database: database.execute(damage, (b"\xc1", "damaged")))
+    assert read_again(opened, path).learned == [kept]
 
 
 def test_jobs_are_listed_by_their_users(opened, monkeypatch):

@@ -14,6 +14,7 @@ from weft.protocol.wire.options import DONE, TaskOptions
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.journal.entries import (
     PENDING,
+    CategoryLearned,
     EndsRead,
     JobAdded,
     JobChanged,
@@ -91,6 +92,8 @@ class SimulatedJournal:
         self.n_failed = 0
         #: {name: None} of the queues that are paused
         self.paused: dict[str, None] = {}
+        #: what categories have learned, by name
+        self.learned: dict[str, CategoryLearned] = {}
         #: {key: None} of what was submitted as a job.
         self.detached: dict[str, None] = {}
         #: {key: None} of jobs that a user had run again
@@ -132,6 +135,7 @@ class SimulatedJournal:
             made={job.added.key: None for job in kept if job.state == MADE},
             ended={k: job.state for k, job in self.jobs.items() if job not in kept},
             paused=[*self.paused],
+            learned=[*self.learned.values()],
             results={key: result for key, result in done.items() if key in needed},
             arrays=self._chunks_of(job.added for job in kept),
         )
@@ -257,6 +261,9 @@ class SimulatedJournal:
                 self._sim.arrays.apply(entry)
             elif isinstance(entry, JobEnded):
                 self._end(entry)
+            elif isinstance(entry, CategoryLearned):
+                self._sim.world.probes["category recorded"] += 1
+                self.learned[entry.name] = entry
             elif isinstance(entry, QueueChanged):
                 self._sim.world.probes["queue recorded"] += 1
                 self.paused.pop(entry.name, None)

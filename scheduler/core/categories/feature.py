@@ -35,6 +35,7 @@ from .allotting import (
     settle,
     workers_changed,
 )
+from .recording import Unrecorded, note_learned, on_ticked, unrecorded_of
 from .records import Categories, CategoryRecord, Stragglers, categories_of, category_of
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def on_measured(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsMeas
         category = category_of(state, task.group.options)
         if category is None or is_failed:
             continue
+        note_learned(state, category)
         category.times.n_ended += 1
         category.times.sum_s += use.wall_us / 1e6
         if use.cpu_us:
@@ -136,11 +138,12 @@ def _unlisted(state: SchedulerState) -> list[SchedulerTask]:
 
 FEATURE: Final = Feature(
     name="categories",
-    records=(Categories, Stragglers),
+    records=(Categories, Stragglers, Unrecorded),
     handlers={m.AttemptsMeasured: on_measured, m.AttemptsExceeded: on_exceeded},
     submitted_with={"category": on_submitted},
     deferred_ready=(on_ready,),
     settling=((Categories, settle),),
+    ticked=(on_ticked,),
     unfiled=(on_unfiled,),
     worker_joined=(_on_worker,),
     worker_leaving=(_on_worker,),
@@ -177,6 +180,9 @@ FEATURE: Final = Feature(
             look
             for look in [s.record(Stragglers).next_look]
             if look is not None and not look.is_pending
+        ],
+        "what categories have learned is to be recorded": lambda s: [
+            name for name in unrecorded_of(s).names if unrecorded_of(s).next_look is None
         ],
         "a category lists its tasks that wait for memory": _unlisted,
         "categories with waiting tasks are known": lambda s: differences(

@@ -49,6 +49,12 @@ class LearnedPeaks:
         self.next_review = int(self.n_measured * GROWTH) + 1
         return True
 
+    def restore(self, peaks: list[tuple[int, int, float]]) -> None:
+        """Begin with what was noted before: (peak, number of tasks, sum of their seconds)."""
+        self.peaks = {peak: [n, sum_s] for peak, n, sum_s in peaks}
+        self.n_measured = sum(n for _, n, _ in peaks)
+        self.next_review = max(FIRST_REVIEW, int(self.n_measured * GROWTH) + 1)
+
     def first(self, mode: str, largest: int) -> int:
         """Return the allocation of the first attempt of a task, bytes; O(number of peaks).
 

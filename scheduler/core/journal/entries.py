@@ -162,9 +162,22 @@ class QueueChanged:
     is_paused: bool
 
 
+@dataclass(slots=True)
+class CategoryLearned:
+    """What a category has learned from its tasks so far."""
+
+    name: str
+    #: (peak, rounded up, number of tasks, sum of their seconds)
+    peaks: list[tuple[int, int, float]]
+    #: calls that have ended well, and the sum of their seconds
+    n_ended: int
+    sum_s: float
+
+
 #: What is recorded.
 Entry: TypeAlias = (
-    JobAdded
+    CategoryLearned
+    | JobAdded
     | JobChanged
     | JobEnded
     | JobForgotten
@@ -238,6 +251,8 @@ class JournalRead:
     paused: list[str] = field(default_factory=list)
     #: {key of an array in `jobs`: {number of a chunk: the states of its rows}}
     arrays: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    #: what categories have learned, the latest last
+    learned: list[CategoryLearned] = field(default_factory=list)
     #: the durable ones, by their numbers
     values: list[ValueKept] = field(default_factory=list)
 

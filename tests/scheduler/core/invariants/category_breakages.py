@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.scheduler.core.categories.allotting import hold
+from weft.scheduler.core.categories.recording import unrecorded_of
 from weft.scheduler.core.categories.records import (
     CategoryRecord,
     Stragglers,
@@ -60,6 +61,9 @@ def measure_too_many(b: Any) -> None:
 #: {invariant: what breaks it}, of a `Broken` board
 CATEGORY_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "the next look for stragglers is to come": look_in_the_past,
+    "what categories have learned is to be recorded": lambda b: unrecorded_of(b.state).names.update(
+        {"c": None}
+    ),
     "a category lists its tasks that wait for memory": unlisted,
     "categories with waiting tasks are known": waiting,
     "categories are busy while one is to be looked at": lambda b: categories_of(
