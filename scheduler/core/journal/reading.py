@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.keys import names_content
 from ....protocol.wire.messages import NO_HASH, ResultsReady, SubmitTasks, WantKeys
-from ....protocol.wire.options import NO_OPTIONS
+from ....protocol.wire.options import DONE, NO_OPTIONS
 from ....protocol.wire.payload import nbytes_of
 from ..moves.transitions import err, move, release_unneeded
 from ..moves.without_recipe import change_args, change_group, class_without_recipe, make
@@ -30,6 +30,7 @@ from ..records.tasks import (
     SchedulerTask,
 )
 from ..requests import wanted_keys
+from ..upkeep.slow_readers import waiting_nbytes
 from .entries import EndsRead, ReadEnds
 from .jobs import DetachedJobs, journal_of
 from .resubmission import give_results
@@ -44,9 +45,10 @@ if TYPE_CHECKING:
 MAX_KEYS: Final = 1000
 #: What could not be read is read again after so long.
 READ_AGAIN_S: Final = 5.0
-#: Bytes of results that were read and that no worker has taken: with more of them none are read.
+#: Bytes of results that were read and that no worker has taken: with more of them none are read
+#: for workers. With as many that a client has not read, none are read for it.
 MAX_GIVEN_NBYTES: Final = 64 << 20
-#: It is looked after so long whether some of these have been dropped.
+#: It is looked after so long whether workers or clients have taken some.
 LOOK_S: Final = 1.0
 
 
@@ -55,9 +57,9 @@ class GivenResults(dict[SchedulerTask, int]):
 
     def __init__(self) -> None:
         super().__init__()
-        #: when it is looked again whether there is room; None = there was
+        #: when it is looked again whether one of those that are to be read would be taken
         self.look: Deadline | None = None
-        #: with that, the bytes that workers are to take before there is
+        #: the bytes that workers are to take before more is read for them; below 0 = it is read
         self.excess = 0
 
     @property
@@ -169,23 +171,45 @@ def reads(state: SchedulerState, key: str) -> bool:
 
 
 def hand_over(state: SchedulerState) -> None:
-    """Have the next keys read that tasks wait for, if none are read just now."""
+    """Have the next ends read that tasks wait for and that would be taken, unless some are now."""
     journal, given = journal_of(state), given_in(state)
     if journal.asked or not journal.reading or given.look is not None:
         return
     given.excess = given.nbytes - MAX_GIVEN_NBYTES
-    if given.excess > 0:
-        given.look = state.call_after(LOOK_S, _look)
-        return
+    has_room: dict[ClientHandle, bool] = {}
     for key in [*journal.reading]:
         if len(journal.asked) == MAX_KEYS:
             break
-        if (task := state.tasks.get(key)) is not None and _waits(task):
-            journal.asked.append(key)
-        else:
+        task = state.tasks.get(key)
+        if task is None or not _waits(task):
             del journal.reading[key]
+        elif journal.ended.get(key) != DONE or _is_taken(state, task, has_room):
+            journal.asked.append(key)
     if journal.asked:
         state.after.append(ReadEnds(journal.asked))
+    elif journal.reading:
+        given.look = state.call_after(LOOK_S, _look)
+
+
+def _is_taken(
+    state: SchedulerState, task: SchedulerTask, has_room: dict[ClientHandle, bool]
+) -> bool:
+    """Return whether a worker would take the result of a job, or else a client that wants it."""
+    if _workers_take(state):
+        return True
+    for client in () if task.delivered else task.wanted_by:
+        if client not in has_room:
+            waiting = (
+                MAX_GIVEN_NBYTES if client.peer is None else waiting_nbytes(state, client.peer)
+            )
+            has_room[client] = waiting < MAX_GIVEN_NBYTES
+        if has_room[client]:
+            return True
+    return False
+
+
+def _workers_take(state: SchedulerState) -> bool:
+    return bool(state.default_class.members) and given_in(state).excess <= 0
 
 
 def is_given(task: SchedulerTask) -> bool:
@@ -194,7 +218,7 @@ def is_given(task: SchedulerTask) -> bool:
 
 
 def _look(state: SchedulerState) -> None:
-    """Read on, if there is room."""
+    """Read on, if something is taken now."""
     given_in(state).look = None
     state.busy[DetachedJobs] = None
 
@@ -239,10 +263,10 @@ def _on_read(state: SchedulerState, read: EndsRead) -> None:
             elif _is_other(task, spec_hash):
                 _give_up(state, task)
             elif end.result is not None:
-                if not state.default_class.members:
-                    _send(state, task, end.result)
-                if task.state == NO_WORKER:
+                if _workers_take(state):
                     results[key] = end.result, spec_hash
+                elif _send(state, task, end.result):
+                    continue  # it is read again for a worker
             elif end.failure is not None:
                 err(state, task, end.failure)
         journal.reading.pop(key, None)
@@ -253,14 +277,15 @@ def _on_read(state: SchedulerState, read: EndsRead) -> None:
     _go_on(state)
 
 
-def _send(state: SchedulerState, task: SchedulerTask, result: Blob) -> None:
-    """Send a result to the clients that want it, since there is no worker that could."""
+def _send(state: SchedulerState, task: SchedulerTask, result: Blob) -> bool:
+    """Send a result to clients, since no worker takes it now; return whether a task needs it."""
     message = ResultsReady(keys=[task.key], results=[result])
-    for client in task.wanted_by:
+    for client in () if task.delivered else task.wanted_by:
         state.send_client(client, message)
-    if not task.n_waiters:  # else it is given to a worker that comes
+    if not task.n_waiters:
         move(state, task, RELEASED)
-        task.delivered = True
+    task.delivered = True
+    return task.n_waiters > 0
 
 
 def _go_on(state: SchedulerState) -> None:

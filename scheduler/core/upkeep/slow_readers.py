@@ -44,8 +44,6 @@ def _on_tick(state: SchedulerState, tick: SchedulerTick) -> None:
 def find_stuck(state: SchedulerState, unwritable: Iterable[int]) -> list[tuple[int, str]]:
     """Return the peers whose waiting messages exceed the limit, with the reason for the log.
 
-    Each message is measured once, except the last one of an out-box, which may still grow.
-
     Args:
         state: the scheduler's.
         unwritable: the peers with an out-box whose connection takes nothing more now.
@@ -55,16 +53,27 @@ def find_stuck(state: SchedulerState, unwritable: Iterable[int]) -> list[tuple[i
         del measured[peer]
     stuck = []
     for peer in unwritable:
-        messages = outboxes.get(peer)
-        if not messages:
-            continue
-        _, n, nbytes = measured.get(peer, (messages, 0, 0))
-        nbytes += sum(map(message_nbytes, messages[n:-1]))
-        measured[peer] = messages, len(messages) - 1, nbytes
-        nbytes += message_nbytes(messages[-1])
+        nbytes = waiting_nbytes(state, peer)
         if nbytes > slow_readers_of(state).max_outbox_nbytes:
             stuck.append((peer, f"it does not read, and {nbytes >> 20} MiB wait for it"))
     return stuck
+
+
+def waiting_nbytes(state: SchedulerState, peer: int) -> int:
+    """Return the bytes of the messages that wait for a peer.
+
+    Each message is measured once, except the last one of an out-box, which may still grow.
+    """
+    messages = state.outboxes.get(peer)
+    if not messages:
+        return 0
+    measured = slow_readers_of(state).measured
+    of, n, nbytes = measured.get(peer, (messages, 0, 0))
+    if of is not messages:
+        n = nbytes = 0
+    nbytes += sum(map(message_nbytes, messages[n:-1]))
+    measured[peer] = messages, len(messages) - 1, nbytes
+    return nbytes + message_nbytes(messages[-1])
 
 
 FEATURE: Final = Feature(
