@@ -197,6 +197,7 @@ class SchedulerServer:
         if journal is not None:
             journal.on_bug = lambda bug: self._in_loop(self._crash, bug, "the journal's work")
             journal.on_taken_over = lambda error: self._in_loop(self._end_for, error)
+            journal.on_probed = partial(self._in_loop, self._on_journal, self.state)
             self._handle(SchedulerTick(journal=[journal.read(self.state.epoch)]), time.monotonic())
 
     def _in_loop(self, call: Callable[..., None], *args: Any) -> None:

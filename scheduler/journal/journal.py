@@ -31,6 +31,7 @@ from ..core.journal.entries import (
     JobAdded,
     JobEnded,
     JobsRead,
+    JournalProbed,
     JournalRead,
     JournalWritten,
     ReadEnds,
@@ -62,6 +63,8 @@ _log = logging.getLogger("weft.scheduler")
 #: The oldest are looked for after so many transactions, or bytes of results.
 _COMMITS_BETWEEN: Final = 1000
 _NBYTES_BETWEEN: Final = 256 << 20
+#: A database that nobody has used for so long is looked at.
+PROBE_S: Final = 10.0
 #: Jobs of one page of an answer.
 N_JOBS: Final = 200
 #: Bytes of results that are read at a time.
@@ -82,6 +85,13 @@ class Journal:
         self._nbytes = 0
         #: keys of jobs that were forgotten, and not reported yet
         self._dropped: list[str] = []
+        #: jobs may be recorded: this scheduler has claimed the database
+        self._is_claimed = False
+        #: why the last look at the database failed, "" = it did not, or more was tried since
+        self._away = ""
+        #: called in the journal's thread when a look at the database fails, and when it does not
+        #: any more
+        self.on_probed: Callable[[JournalProbed], None] = _ignore
         #: called in the journal's thread with the bug of weft that has ended it
         self.on_bug: Callable[[Exception], None] = _reraise
         #: called in the journal's thread when a later scheduler uses the database
@@ -157,7 +167,11 @@ class Journal:
         """Do what comes until the journal is closed."""
         while True:
             writes: list[_Write] = []
-            work = self._work.get()
+            try:
+                work = self._work.get(timeout=PROBE_S if self._is_claimed else None)
+            except queue.Empty:
+                self._probe()
+                continue
             while isinstance(work, _Write):
                 writes.append(work)
                 try:
@@ -190,10 +204,28 @@ class Journal:
             for write in writes:
                 self._write([write])
             return
-        text = f"the journal {self.store.name} cannot be written: {error}" if error else ""
+        text = self._cannot_be_written(error) if error else ""
+        self._away = ""  # what is reported now counts
         for write in writes:
             dropped, self._dropped = self._dropped, []
             write.report(JournalWritten(write.action.number, text, dropped, refused))
+
+    def _probe(self) -> None:
+        """Look at a database that nobody has used for a while, so that an outage is known."""
+        error = ""
+        try:
+            self.store.probe()
+        except TakenOver as taken:
+            self._is_claimed = False
+            self.on_taken_over(taken)
+        except StorageError as found:
+            error = self._cannot_be_written(found)
+        if error or self._away:
+            self.on_probed(JournalProbed(error))
+        self._away = error
+
+    def _cannot_be_written(self, error: StorageError) -> str:
+        return f"the journal {self.store.name} cannot be written: {error}"
 
     def _record_alone(self, ends: list[JobEnded], refused: list[str]) -> StorageError | None:
         """Commit each end on its own, and note the keys of those that the database does not take.
@@ -231,10 +263,11 @@ class Journal:
         return None
 
     def _read(self, epoch: int) -> JournalRead:
-        if not self.store.is_there:
-            return JournalRead()
-        self.store.claim(epoch)
-        return self.store.read(_begin_with)
+        is_there = self.store.is_there
+        if is_there:
+            self.store.claim(epoch)
+        self._is_claimed = True
+        return self.store.read(_begin_with) if is_there else JournalRead()
 
     def _read_again(self, asked: ReadJobs) -> JobsRead:
         try:
@@ -418,6 +451,10 @@ def _number_in(question: Ask, name: str) -> float:
     if isinstance(value, (int, float)):
         return float(value)
     raise ValueError(f"{name} is a number of seconds")
+
+
+def _ignore(probed: JournalProbed) -> None:
+    """Nobody wants to know."""
 
 
 def _reraise(bug: Exception) -> None:

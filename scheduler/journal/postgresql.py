@@ -37,6 +37,8 @@ from .store import Database, FoundRows, RowError, StorageError, T
 
 #: The time in which a server may come back, before work fails.
 PATIENCE_S: Final = 30.0
+#: ... and before a look at it fails.
+PROBE_PATIENCE_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 #: A server is found dead after such times; the URL may have others (seconds, and milliseconds).
@@ -171,6 +173,19 @@ class PostgresqlStore:
         """Return what `work` reads. Raises StorageError."""
         return self._persist(lambda: work(self._database()))
 
+    def probe(self) -> None:
+        """Look whether this scheduler may write. Raises TakenOver, StorageError."""
+
+        def attempt() -> None:
+            database = self._database()
+            with _Transaction(database) as transaction:
+                transaction.is_over = True
+                row = database.execute("SELECT epoch, name FROM holder FOR UPDATE").fetchone()
+                if row[0] != self._epoch:
+                    raise self._taken_over(row[1])
+
+        self._persist(attempt, PROBE_PATIENCE_S)
+
     def unusable(self, error: Exception) -> WeftError:
         """Return the error for a user."""
         if self._connection is None:
@@ -211,8 +226,9 @@ class PostgresqlStore:
     def _taken_over(self, name: str) -> TakenOver:
         return TakenOver(f"{name} has taken over the journal {self.name}")
 
-    def _persist(self, attempt: Callable[[], T]) -> T:
+    def _persist(self, attempt: Callable[[], T], patience_s: float | None = None) -> T:
         """Make an attempt, again whenever the connection is lost, and raise what it means."""
+        patience_s = PATIENCE_S if patience_s is None else patience_s
         began = time.monotonic()
         pause_s = _FIRST_PAUSE_S
         for n_attempts in itertools.count(1):
@@ -226,7 +242,7 @@ class PostgresqlStore:
                     is_of_row = isinstance(error, _OF_ROW) or code.startswith(_LIMIT_EXCEEDED)
                     raise (RowError if is_of_row else StorageError)(text) from None
                 self._drop()
-                is_over = time.monotonic() - began + pause_s > PATIENCE_S
+                is_over = time.monotonic() - began + pause_s > patience_s
                 if is_over or (self._hurried.wait(pause_s) and n_attempts > 1):
                     raise StorageError(text) from None
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -70,6 +70,14 @@ class SqliteStore:
         with _translated():
             return work(self._open())
 
+    def probe(self) -> None:
+        """Begin a transaction, if there is a file. Raises StorageError."""
+        if self.database is None:
+            return
+        if not self.path.exists():
+            raise StorageError("the file was removed; nothing is kept of what is recorded now")
+        self.write(lambda _: None)
+
     def unusable(self, error: Exception) -> ConfigError:
         """Return the error for a user."""
         return ConfigError(

@@ -81,6 +81,14 @@ class JournalStore(Protocol):
             StorageError: it cannot be read.
         """
 
+    def probe(self) -> None:
+        """Look whether the database is there and takes a transaction; this waits for it briefly.
+
+        Raises:
+            TakenOver: a later scheduler has claimed it.
+            StorageError: it cannot be written now.
+        """
+
     def unusable(self, error: Exception) -> WeftError:
         """Return the error for a user who starts a scheduler with a database that is of no use."""
 

@@ -22,6 +22,7 @@ from weft.protocol.errors import CommError, ConfigError, TakenOver
 from weft.protocol.trust.security import Security
 from weft.scheduler.config import SchedulerConfig
 from weft.scheduler.core.journal.entries import JobEnded, JournalWritten, WriteJournal
+from weft.scheduler.journal import journal as journal_module
 from weft.scheduler.journal import postgresql as module
 from weft.scheduler.journal.journal import Journal
 from weft.scheduler.journal.places import jobs_at, store_at
@@ -252,6 +253,32 @@ def test_a_server_that_stays_away_is_an_error_and_work_goes_on_when_it_is_back(s
     server.start()
     assert opened.write(job("c")) == ""
     assert [one.key for one in read_again(opened, url).jobs] == ["a", "c"]
+
+
+def test_a_server_that_is_away_is_said_without_any_write_and_that_it_is_back(server, monkeypatch):
+    monkeypatch.setattr(journal_module, "PROBE_S", 0.05)
+    opened = Opened(server.url())
+    probed = queue.SimpleQueue()
+    opened.journal.on_probed = probed.put
+    server.stop()
+    error = probed.get(timeout=60).error
+    assert error.startswith("the journal postgresql://weft@/postgres?host=")
+    assert "cannot be written" in error
+    server.start()
+    while probed.get(timeout=60).error:
+        pass
+    assert opened.write(job("a")) == ""
+    opened.journal.close()
+
+
+def test_a_takeover_is_noticed_without_any_write(opened, url, monkeypatch):
+    taken = queue.SimpleQueue()
+    opened.journal.on_taken_over = taken.put
+    monkeypatch.setattr(journal_module, "PROBE_S", 0.05)
+    opened.ask("jobs")
+    later = Opened(url)
+    assert isinstance(taken.get(timeout=60), TakenOver)
+    later.journal.close()
 
 
 def test_the_end_does_not_wait_for_a_server_that_is_away(server):

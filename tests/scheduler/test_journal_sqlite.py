@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import sqlite3
 from dataclasses import replace
@@ -11,7 +12,10 @@ import pytest
 
 from tests.scheduler.test_journal import Opened, cron, job, read_again
 from weft.protocol.errors import ConfigError
+from weft.protocol.trust.security import Security
 from weft.protocol.wire import messages as m
+from weft.scheduler.config import SchedulerConfig
+from weft.scheduler.core.insight.overview import overview
 from weft.scheduler.core.journal.entries import (
     JobChanged,
     JobEnded,
@@ -20,11 +24,15 @@ from weft.scheduler.core.journal.entries import (
     ValueKept,
     WriteJournal,
 )
+from weft.scheduler.core.journal.jobs import journal_of
+from weft.scheduler.journal import journal as journal_module
 from weft.scheduler.journal import rows as journal_rows
 from weft.scheduler.journal.files import jobs_in
+from weft.scheduler.journal.journal import Journal
 from weft.scheduler.journal.outputs import drop_oldest_outputs, record_outputs
 from weft.scheduler.journal.rows import FORM
 from weft.scheduler.journal.sqlite import SqliteStore
+from weft.scheduler.server import SchedulerServer
 
 
 @pytest.fixture
@@ -42,6 +50,26 @@ def opened(path):
 def test_a_new_journal_is_empty_and_makes_no_file(opened, path):
     assert opened.journal.read() == JournalRead()
     assert opened.ask("jobs") == m.Answer(request=1, info={"jobs": []})
+    assert not path.exists()
+
+
+def test_a_file_that_was_removed_is_said_without_any_write(opened, path, monkeypatch):
+    monkeypatch.setattr(journal_module, "PROBE_S", 0.05)
+    probed = queue.SimpleQueue()
+    opened.journal.on_probed = probed.put
+    opened.write(job("a"))
+    path.rename(path.with_name("away"))
+    text = f"the journal {path} cannot be written: the file was removed"
+    assert probed.get(timeout=60).error.startswith(text)
+    path.with_name("away").rename(path)
+    while probed.get(timeout=60).error:
+        pass
+    assert opened.write(job("b")) == ""
+
+
+def test_a_look_at_a_journal_makes_no_file(path):
+    store = SqliteStore(path)
+    store.probe()
     assert not path.exists()
 
 
@@ -184,3 +212,27 @@ def test_no_more_than_the_sum_is_computed_of_outputs_if_none_is_to_be_dropped(tm
     store.write(drop_oldest_outputs)
     assert 0 < 100 * len(steps) < 10 * n
     store.close()
+
+
+async def test_health_says_that_a_journal_is_away_before_a_job_fails_of_it(
+    path, tmp_path, monkeypatch, wait_until
+):
+    monkeypatch.setattr(journal_module, "PROBE_S", 0.05)
+    store = SqliteStore(path)
+    store.write(lambda _: None)  # it makes the file
+    config = SchedulerConfig(
+        [f"unix://{tmp_path}/s"],
+        Security(b"a token for tests only", b"cluster-of-tests"),
+        journal=Journal(store),
+    )
+    scheduler = SchedulerServer(config)
+    await scheduler.start()
+    path.rename(tmp_path / "away")
+    journal = journal_of(scheduler.state)
+    await asyncio.to_thread(wait_until, lambda: "the file was removed" in journal.error, 60)
+    lines = {line["code"]: line["text"] for line in overview(scheduler.state)["health"]}
+    assert "no job could be recorded" in lines["journal"]
+    (tmp_path / "away").rename(path)
+    await asyncio.to_thread(wait_until, lambda: not journal.error, 60)
+    await scheduler.stop()
+    await asyncio.get_running_loop().shutdown_default_executor()

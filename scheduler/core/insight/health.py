@@ -346,7 +346,7 @@ def _journal(signs: Signs) -> Iterator[Found]:
     if signs.journal_error and signs.journal_s < SHOW_JOURNAL_S:
         yield (
             "error",
-            f"jobs could not be recorded {lasting(signs.journal_s)} ago: {signs.journal_error}",
+            f"no job could be recorded {lasting(signs.journal_s)} ago: {signs.journal_error}",
             "new detached calls are refused until that is mended",
         )
 

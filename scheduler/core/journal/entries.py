@@ -280,5 +280,13 @@ class EndsRead:
     problem: str = ""
 
 
+@dataclass(slots=True)
+class JournalProbed:
+    """The database was looked at, which nobody had used for a while."""
+
+    #: why it cannot be written; "" = it can again
+    error: str = ""
+
+
 #: What the journal reports.
-Report: TypeAlias = JournalWritten | JournalRead | JobsRead | EndsRead
+Report: TypeAlias = JournalWritten | JournalRead | JournalProbed | JobsRead | EndsRead

@@ -40,6 +40,7 @@ from .entries import (
     JobChanged,
     JobEnded,
     JobsRead,
+    JournalProbed,
     JournalRead,
     JournalWritten,
     ReadJobs,
@@ -229,6 +230,8 @@ def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
             _on_written(state, report)
         elif isinstance(report, JournalRead):
             _on_read(state, report)
+        elif isinstance(report, JournalProbed):
+            _note_error(state, report.error)
         elif isinstance(report, JobsRead):
             _on_jobs_read(state, report)
 

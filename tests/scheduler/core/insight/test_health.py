@@ -85,7 +85,7 @@ CASES = {
     "journal": (
         Signs(journal_error="the disk is full", journal_s=9.0),
         "error",
-        "could not be recorded 9 s ago: the disk is full. New detached calls are refused",
+        "no job could be recorded 9 s ago: the disk is full. New detached calls are refused",
     ),
     "clock": (Signs(load=Load(clock_behind_s=7200.0)), "warning", "is 2 h behind the time"),
 }  # fmt: skip

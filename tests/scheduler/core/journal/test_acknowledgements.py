@@ -7,7 +7,13 @@ import pytest
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.journal import jobs as jobs_module
-from weft.scheduler.core.journal.entries import JobEnded, JobsRead, JournalRead, JournalWritten
+from weft.scheduler.core.journal.entries import (
+    JobEnded,
+    JobsRead,
+    JournalProbed,
+    JournalRead,
+    JournalWritten,
+)
 from weft.scheduler.core.journal.feature import RETRY_S
 from weft.scheduler.core.journal.jobs import journal_of
 
@@ -137,3 +143,12 @@ def test_a_job_that_is_to_run_again_and_cannot_be_recorded_does_not_run(board):
     assert failed.text == f"job 'a' does not run again: {FULL}"
     recorded(board, write.number + 1)
     assert journal_of(board.state).ended == {"a": "failed"}
+
+
+def test_an_outage_that_a_look_at_the_database_finds_is_said_until_it_is_over():
+    board = open_board()
+    error = "the journal x cannot be written: it is away"
+    board.play(SchedulerTick(journal=[JournalProbed(error)]))
+    assert (journal_of(board.state).error, journal_of(board.state).failed_at) == (error, board.now)
+    board.play(SchedulerTick(journal=[JournalProbed()]))
+    assert journal_of(board.state).error == ""
