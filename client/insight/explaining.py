@@ -50,8 +50,8 @@ class Explanation:
     stack: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [f"task {self.key} is {_STATES.get(self.state, self.state)}: {self.reason}"]
-        lines += [f"  {key} is {_STATES.get(s, s)}: {why}" for key, s, why in self.steps[1:]]
+        lines = [f"task {self.key} {_VERBS.get(self.state, f'is {self.state}')}: {self.reason}"]
+        lines += [f"  {key} {_VERBS.get(s, f'is {s}')}: {why}" for key, s, why in self.steps[1:]]
         lines += [f"    {line}" for line in self.details]
         if self.stack:
             lines.append("  it is now at")
@@ -64,12 +64,15 @@ class Explanation:
     __repr__ = __str__
 
 
-_STATES: Final = {
-    "waiting": "waiting for inputs",
-    "no_worker": "set aside",
-    "processing": "at a worker",
-    "memory": "finished",
-    "erred": "failed",
+_VERBS: Final = {
+    "waiting": "is waiting for inputs",
+    "no_worker": "is set aside",
+    "processing": "is at a worker",
+    "memory": "is finished",
+    "erred": "has failed",
+    "failed": "has failed",
+    "cancelled": "was cancelled",
+    "lost": "was lost",
 }
 
 
@@ -162,7 +165,7 @@ def read(info: dict[str, Any]) -> Explanation:
 def describe_last_step(found: Explanation, subject: str) -> str:
     """Return, in a sentence of `subject`, the reason of the task that all the others wait for."""
     key, state, reason = found.steps[-1]
-    words = f"is {_STATES.get(state, state)}: {reason}"
+    words = f"{_VERBS.get(state, f'is {state}')}: {reason}"
     return (
         f"{subject} waits for {key!r}, which {words}" if found.steps[1:] else f"{subject} {words}"
     )

@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,9 @@ EXIT_TIMEOUT: Final = 124
 #: More jobs than a journal keeps.
 _ALL: Final = 1 << 40
 _STATES: Final = ("pending", "done", "failed", "cancelled", "lost")
+#: What those that are pending do: the journal does not know, the scheduler does.
+_PENDING: Final = ("waiting", "running")
+_ENDED: Final = {"failed": "has failed", "cancelled": "was cancelled", "lost": "was lost"}
 _HEADER: Final = (
     "KEY", "STATE", "NAME", "CLIENT", "USER", "QUEUE", "SUBMITTED", "TOOK", "SIZE", "ROWS", "NEXT"
 )  # fmt: skip
@@ -49,7 +53,11 @@ def connected(chosen: Chosen, command: str) -> Client[Any]:
 
 # -- weft queue ------------------------------------------------------------------------------------
 @weft.command(short_help="List detached jobs, the latest first.")
-@click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
+@click.option(
+    "--state",
+    type=click.Choice((*_STATES, *_PENDING)),
+    help="Only those in this state; pending ones are waiting or running.",
+)
 @click.option("--name", metavar="NAME", help="Only those of the function of this name.")
 @click.option("--client", "of_client", metavar="NAME", help="Only those of this client.")
 @click.option("--user", metavar="NAME", help="Only those of this user, as in its token.")
@@ -79,7 +87,8 @@ def queue(
 ) -> None:
     """List the detached jobs that the journal of the scheduler has, the latest first.
 
-    A job that is pending waits or runs: 'weft explain KEY' says which.
+    A job that is pending waits or runs: --state waiting and --state running tell these apart, and
+    'weft explain KEY' says why it waits. One that a worker was given counts as running.
 
     Of jobs in a queue that name is shown, and whether it is paused; see 'weft pause'. Of recurring
     jobs the next time is shown. Each run is a job of its own, whose key begins with
@@ -89,6 +98,7 @@ def queue(
     Examples:
       weft queue
       weft queue --state failed --limit 10
+      weft queue --state running
       weft queue --match 'train|test' --since '2030-12-24 18:00'
       weft queue --user ann --state pending
       weft queue --summary
@@ -112,10 +122,10 @@ def queue(
             return
         try:
             found = client.jobs(
-                state=state,
+                state=_STATES[0] if state in _PENDING else state,
                 name=pattern or name,
                 client=of_client,
-                limit=limit + 1,
+                limit=_ALL if state in _PENDING else limit + 1,
                 since=since,
                 until=until,
                 recurring=recurring,
@@ -125,6 +135,8 @@ def queue(
             raise click.UsageError(f"--{error}") from None
         except ValueError as error:
             raise click.UsageError(str(error)) from None
+        if state in _PENDING:
+            found = _told_apart(client, found, state)
         is_cut, found = len(found) > limit, found[:limit]
         paused = {} if as_json else client.paused_queues()
         n_all = _number(client.job_counts()) if is_cut and not (is_filtered or as_json) else 0
@@ -140,6 +152,17 @@ def queue(
         click.echo(f"{which} jobs; --limit N shows more", err=True)
     if not is_filtered and (others := sorted(set(paused) - {job.queue for job in found})):
         click.echo(f"paused, and none of these jobs is in it: {', '.join(others)}", err=True)
+
+
+def _told_apart(client: Client[Any], pending: list[Job], state: str) -> list[Job]:
+    """Return those pending jobs that wait, or run; an array runs while one of its rows does."""
+    from ...protocol.array_rows import row_of_key
+    from ...protocol.wire.keys import text_of
+
+    given = {text_of(key) for keys in client.processing().values() for key in keys}
+    given |= {row_of_key(key)[0] for key in given}
+    found = [job for job in pending if (text_of(job.key) in given) is (state == _PENDING[1])]
+    return [replace(job, state=state) for job in found]
 
 
 def _number(counts: dict[str, dict[str, int]]) -> int:
@@ -472,7 +495,8 @@ def conditions_in(client: Client[Any], after: tuple[str, ...]) -> dict[str, list
         if job.state == "pending":
             found.setdefault(state, []).append(future_of(client._running(), key))
         elif state not in (job.state, "ended"):
-            raise click.ClickException(f"--after {text}: that job is {job.state} already")
+            ended = _ENDED.get(job.state, f"is {job.state}")
+            raise click.ClickException(f"--after {text}: that job {ended} already")
     return found
 
 

@@ -28,7 +28,7 @@ _DRAW_S = 0.2
 @weft.command(
     cls=CommandWithCodes, short_help="Run a program on a cluster, once or for many items."
 )
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, metavar="COMMAND...", type=click.UNPROCESSED)
 @click.option(
     "--array", metavar="RANGE", help="Run it for each number: 1-1000, or 0-90:10,95,99 and so on."
 )
@@ -182,6 +182,11 @@ def submit(
     from .jobs import check_times, conditions_in, recurrence_of
     from .submitting import Jobs, command_of, items_of, keys_of_detached
 
+    if not command:
+        raise click.UsageError(
+            "there is no command to run; for example 'weft submit -- hostname', or "
+            "'weft submit --array 1-100 -- ./simulate --seed {}'"
+        )
     items = items_of(array, each_line)
     program = command_of(
         command,

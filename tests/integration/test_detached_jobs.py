@@ -308,7 +308,7 @@ def test_the_explanation_of_a_job_that_has_ended_says_how(client, started, wait_
         assert found.state == "failed"
         assert found.reason.endswith("; ValueError: no such file")
     shown = run("explain", keys[1], folder=started.folder)
-    assert shown.stdout.startswith(f"task {keys[1]} is failed: it is a detached job, and its end ")
+    assert shown.stdout.startswith(f"task {keys[1]} has failed: it is a detached job, and its end ")
     missing = run("explain", "no-such-task", folder=started.folder)
     assert (missing.returncode, missing.stdout) == (1, "")
     assert "the scheduler knows no task 'no-such-task'" in missing.stderr

@@ -105,6 +105,33 @@ def command(folder):
 
 
 @pytest.mark.slow
+def test_pending_jobs_are_listed_as_waiting_or_running(command, folder, tmp_path):
+    client = folder[1]
+    gate = tmp_path / "gate"
+    waits = f"until [ -e {gate} ]; do sleep 0.1; done"  # workload
+    array = command("submit", "--detach", "--array", "1-1", "--", f": {{}}; {waits}")[1].strip()
+    single = client.submit(weft.Command(waits), detached=True)
+    late = client.submit(abs, -1, detached=True, start_after="1 h")
+    client.wait_recorded()
+    wait_until(lambda: sum(map(len, client.processing().values())) == 2, 60)
+    for state, keys in {"running": [single.key, array], "waiting": [late.key]}.items():
+        code, out, err = command("queue", "--state", state, "--json")
+        assert code == 0, err
+        records = [json.loads(line) for line in out.splitlines()]
+        assert [(one["key"], one["state"]) for one in records] == [(key, state) for key in keys]
+    late.cancel()
+    gate.touch()
+    assert single.result(60).stdout == ""
+    wait_until(lambda: client.job(array).state == "done", 60)
+
+
+def test_submit_without_a_command_shows_one(tmp_path):
+    done = run("submit", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no command to run; for example 'weft submit -- hostname'" in done.stderr
+
+
+@pytest.mark.slow
 def test_a_detached_command_is_waited_for_and_printed(command):
     code, out, _ = command("submit", "--detach", "--", "echo one; echo two >&2; exit 3")
     assert code == 0
@@ -279,7 +306,7 @@ def test_a_job_runs_after_another(command):
     assert command("submit", "--after", f"ended:{first}", "--", "echo again")[1] == "again\n"
     code, _, err = command("submit", "--after", f"done:{first}", "--", "echo never")
     assert code == 1
-    assert "that job is failed already" in err
+    assert "that job has failed already" in err
 
 
 @pytest.mark.slow
