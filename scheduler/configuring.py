@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..protocol.host.versions import weft_version
+from ..protocol.trust.page_claims import Claims
 from ..protocol.wire.levels import hkdf_sha256
 from .config import SchedulerConfig
 from .core.blocking.failing import failing_hosts_of
@@ -14,6 +15,7 @@ from .core.records.settings import KernelSettings
 from .core.state import SchedulerState
 from .core.upkeep.slow_readers import slow_readers_of
 from .core.upkeep.user_limits import user_limits_of
+from .core.visitors.visits import visits_of
 
 
 def state_of(config: SchedulerConfig, epoch: int) -> SchedulerState:
@@ -41,5 +43,6 @@ def state_of(config: SchedulerConfig, epoch: int) -> SchedulerState:
     failing_hosts_of(state).configure(config.block_after, config.block_for_s)
     idle_timeout_of(state).seconds = config.idle_timeout_s
     aim_of(state).target_s = config.target_duration_s
+    visits_of(state).claims = Claims(config.security.token)
     state.facts.update({"weft": weft_version(""), **config.facts})
     return state

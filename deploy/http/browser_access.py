@@ -20,7 +20,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.trust.page_access import CLOCK_SKEW_S, COOKIE_LIFE_S, LINK_LIFE_S, PageAccess
+from ...protocol.trust.page_access import COOKIE_LIFE_S, PageAccess
+from ...protocol.trust.page_claims import CLOCK_SKEW_S, LINK_LIFE_S
 from ...protocol.wording import counted
 
 if TYPE_CHECKING:
@@ -157,8 +158,29 @@ class Gate:
         _set_cookie(page, self._access.cookie_name, cookie, COOKIE_LIFE_S)
 
     def let_out(self, page: tornado.web.RequestHandler) -> None:
-        """Take the cookie away."""
+        """Take the cookies away."""
         _set_cookie(page, self._access.cookie_name, "", 0)
+        self.end_visit(page)
+
+    def visit_of(self, page: tornado.web.RequestHandler) -> str:
+        """Return the pass of the visit that a request names, unchecked; "" = none."""
+        return page.get_cookie(self._access.visit_cookie_name) or ""
+
+    def begin_visit(self, page: tornado.web.RequestHandler, visit: str, life_s: float) -> None:
+        """Give a browser the pass of a visit."""
+        _set_cookie(page, self._access.visit_cookie_name, visit, int(life_s))
+
+    def end_visit(self, page: tornado.web.RequestHandler) -> None:
+        """Take the pass away."""
+        _set_cookie(page, self._access.visit_cookie_name, "", 0)
+
+    def form_token(self, visit: str) -> str:
+        """Return the text that the forms of a visit have."""
+        return self._access.form_token(visit)
+
+    def made_of(self, access: str) -> str:
+        """Return what the claim of a link is made for."""
+        return self._access.made_of(access)
 
     def take_link(self, access: str) -> str:
         """Use up a link, by its parameter; return why it is not accepted, "" = it is."""

@@ -6,16 +6,19 @@ nothing inline, nothing from elsewhere. A form is only taken from a page of this
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 import tornado.web
 
-from ...protocol.errors import CommError, ProtocolError
+from ...protocol.errors import CommError, ProtocolError, QuestionFailed
 from ...protocol.page_style import SHEET
 from ...protocol.timelines import SCRIPT as TIME_AXIS
 from ...protocol.trust.page_access import PARAMETER
+from ...protocol.trust.page_claims import PARAMETER as CLAIM
+from ...protocol.wire.levels import Level
 from . import status_page as html
 from .base import Page, problem_with
 from .documents import login_page, missing_page, onward_page, problem_page
@@ -23,6 +26,7 @@ from .stream_page import STYLE as STREAM_STYLE
 from .stream_page import stream_page
 from .stream_script import SCRIPT as STREAM_SCRIPT
 from .style import ICON, SCRIPT
+from .visiting import visitor_of
 
 #: The status page is fetched again so often, and that of all workers, at least.
 REFRESH_S: Final = 2.0
@@ -88,30 +92,54 @@ class StatusPage(BrowserPage):
     async def answer(self) -> None:
         access = self.get_query_argument(PARAMETER, None)
         if access is not None:
-            self.enter_by_link(access)
+            await self.enter_by_link(access, self.get_query_argument(CLAIM, ""))
         elif not self.wants_html:
             await self.answer_json()
         elif self.is_let_in():
             await self.answer_html()
 
-    def enter_by_link(self, access: str) -> None:
+    async def enter_by_link(self, access: str, claim: str) -> None:
         """Sign a browser in that has followed a link, and take the link out of its address."""
         site = self.site
-        if site.gate.is_open_for(self):
-            site.gate.take_link(access)  # and no other browser is to use it later
-            self.html(onward_page("./"))
+        is_in = site.gate.is_open_for(self)
+        if not is_in and self.comes_from_elsewhere:
+            link = {PARAMETER: access, **({CLAIM: claim} if claim else {})}
+            self.html(onward_page(f"./?{urlencode(link)}"))
             return
-        if self.comes_from_elsewhere:
-            self.html(onward_page(f"./?{urlencode({PARAMETER: access})}"))
-            return
+        # A browser that is signed in uses it up as well: no other is to use it later.
         problem = site.gate.take_link(access)
-        if problem:
+        if not problem and claim:
+            problem = await self.begin_visit(access, claim)
+        if problem and not is_in:
             site.gate.note_failure(self)
             again = "Click on a new client.dashboard_link or cluster.dashboard_link, or sign in."
             self.html(login_page(self.request.host, f"{problem} {again}"), 403)
-        else:
+            return
+        if not is_in:
             site.gate.let_in(self)
-            self.html(onward_page("./"))
+        self.html(onward_page("./"))
+
+    async def begin_visit(self, access: str, claim: str) -> str:
+        """Have the scheduler check what a link claims; return why it is not accepted, "" = it is.
+
+        Without an answer the browser is let in to look.
+        """
+        gate = self.site.gate
+        arguments = {
+            "made": gate.made_of(access),
+            "claim": claim,
+            "address": self.request.remote_ip or "",
+        }
+        try:
+            present = await visitor_of(self)
+            found = await self.site.viewer.ask_all("enter", arguments)
+        except QuestionFailed as error:
+            return error.text
+        except (TimeoutError, CommError, ProtocolError):
+            return ""
+        if Level[str(found["level"]).upper()] >= present.level:  # a link takes no right away
+            gate.begin_visit(self, str(found["pass"]), float(found["left_s"]))
+        return ""
 
     async def answer_json(self) -> None:
         """Describe the cluster for a program."""
@@ -247,10 +275,15 @@ class LogoutPage(BrowserPage):
 
     async def post(self) -> None:  # type: ignore[mutable-override]
         """Sign out."""
-        if self.is_own_form():
-            self.site.gate.let_out(self)
-            self.set_header("Location", "login")
-            self.text("signed out", 303)
+        if not self.is_own_form():
+            return
+        visit = self.site.gate.visit_of(self)
+        if visit:  # so that a copy of the cookie is of no use
+            with contextlib.suppress(TimeoutError, CommError, ProtocolError):
+                await self.site.viewer.ask_all("leave", {"pass": visit})
+        self.site.gate.let_out(self)
+        self.set_header("Location", "login")
+        self.text("signed out", 303)
 
 
 class MissingPage(BrowserPage):

@@ -96,6 +96,7 @@ class Viewer:
         *,
         to: str = "",
         process: str = "",
+        visit: str = "",
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the pages of the answer to a question.
 
@@ -105,6 +106,8 @@ class Viewer:
             timeout_s: for each page; None = that of this viewer.
             to: the id of the worker or supervisor that is asked; "" = the scheduler.
             process: its name, for errors.
+            visit: the pass of a visitor with whose rights it is asked; "" = with those of the
+                token.
 
         Raises:
             TimeoutError: no page came in time; a `NoAnswer` if the process was to answer it.
@@ -116,7 +119,7 @@ class Viewer:
         pages = Pages(process)
         is_left = True
         while is_left:
-            answer = await self._ask(name, arguments, pages.page, timeout_s, to, process)
+            answer = await self._ask(name, arguments, pages.page, timeout_s, to, process, visit)
             yield answer.info
             is_left = pages.turn(answer)
 
@@ -128,6 +131,7 @@ class Viewer:
         *,
         to: str = "",
         process: str = "",
+        visit: str = "",
     ) -> dict[str, Any]:
         """Return the whole answer to a question: its pages, with their lists and dicts joined.
 
@@ -135,7 +139,7 @@ class Viewer:
             TimeoutError, WeftError: see `ask`.
         """
         whole: dict[str, Any] = {}
-        async for page in self.ask(name, arguments, timeout_s, to=to, process=process):
+        async for page in self.ask(name, arguments, timeout_s, to=to, process=process, visit=visit):
             for part, content in page.items():
                 before = whole.get(part)
                 if isinstance(before, dict) and isinstance(content, dict):
@@ -163,10 +167,13 @@ class Viewer:
         timeout_s: float | None = None,
         to: str = "",
         process: str = "",
+        visit: str = "",
     ) -> Answer:
         request = self._next_request()
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        question = Ask(request=request, name=name, arguments=arguments or {}, page=page, to=to)
+        question = Ask(
+            request=request, name=name, arguments=arguments or {}, page=page, to=to, visit=visit
+        )
         try:
             message = await self._wait(self._send(question), timeout_s)
         except TimeoutError:

@@ -6,7 +6,8 @@ scheduler, since nothing about it is kept; it ends for all when the cluster's to
 
 A *link* signs a browser in with one click. Any process that holds the token of a viewer, or more,
 can make one without asking the server. It names the time at which it was made and a random number;
-the server takes each once, for ten minutes: a saved notebook has it in its output.
+the server takes each once, for ten minutes: a saved notebook has it in its output. A link that
+permits more than looking has a claim as well (`page_claims`).
 
 But for `link_into`, time and random numbers are given.
 """
@@ -22,15 +23,13 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from ..wire.levels import Level, hkdf_sha256, lowered
+from . import page_claims
 
 if TYPE_CHECKING:
     from .security import Security
 
 #: Life of a cookie; one that has lived for half of it is renewed when it is used.
 COOKIE_LIFE_S: Final = 7 * 24 * 3600
-#: A link that was made longer ago is refused, as is one from the future beyond what clocks differ.
-LINK_LIFE_S: Final = 600
-CLOCK_SKEW_S: Final = 60
 #: The parameter of a link.
 PARAMETER: Final = "access"
 
@@ -52,6 +51,9 @@ class PageAccess:
         self._link_key = hkdf_sha256(view, salt=_SALT, info=b"link")
         #: Browsers do not tell ports of one host apart: each cluster has a cookie of its own.
         self.cookie_name = "weft-" + hkdf_sha256(view, salt=_SALT, info=b"name", nbytes=8).hex()
+        #: ... and one more for the pass of a visit.
+        self.visit_cookie_name = f"{self.cookie_name}-visit"
+        self._form_key = hkdf_sha256(view, salt=_SALT, info=b"form")
 
     def cookie(self, now: float) -> str:
         """Return a cookie that is made now (seconds of the clock)."""
@@ -65,6 +67,10 @@ class PageAccess:
             return 0.0
         return min(max(int(found[1]) - now, 0.0), COOKIE_LIFE_S)
 
+    def form_token(self, visit: str) -> str:
+        """Return the text that the forms of a visit have, by its pass, and no others."""
+        return _sign(self._form_key, visit)
+
     def link(self, url: str, now: float, number: str) -> str:
         """Return `url`, that of the pages, as a link that signs a browser in once.
 
@@ -73,7 +79,7 @@ class PageAccess:
             now: seconds of the clock.
             number: random, at least 16 characters of base64 for URLs.
         """
-        made = f"{int(now)}.{number}"
+        made = made_text(now, number)
         access = f"{made}.{_sign(self._link_key, made)}"
         return f"{url}?{urlencode({PARAMETER: access})}"
 
@@ -84,15 +90,36 @@ class PageAccess:
             return None
         return int(found[1].partition(".")[0])
 
+    @staticmethod
+    def made_of(access: str) -> str:
+        """Return the time and the number of a link, by its parameter: what a claim is made for."""
+        return access.rpartition(".")[0]
 
-def link_into(url: str | None, security: Security | None) -> str | None:
+
+def made_text(now: float, number: str) -> str:
+    """Return the time and the number of a link, as it has them."""
+    return f"{int(now)}.{number}"
+
+
+def link_into(
+    url: str | None, security: Security | None, level: Level = Level.CLIENT
+) -> str | None:
     """Return a new link into the pages at `url`; the address alone without a token that makes one.
+
+    Its visitor has the rights of `level`, or of the token if that is of a lower one. Less than
+    those of a client are to look. Rights of an admin take the wish: a link may be passed on.
 
     Not pure: it reads the clock and draws a random number.
     """
     if not url or security is None or not security.token:
         return url
-    return PageAccess(security.token).link(url, time.time(), secrets.token_urlsafe(18))
+    now, number = time.time(), secrets.token_urlsafe(18)
+    link = PageAccess(security.token).link(url, now, number)
+    level = min(level, security.level)
+    if level not in page_claims.CLAIMED:
+        return link
+    claim = page_claims.claim(security.token, made_text(now, number), level)
+    return f"{link}&{urlencode({page_claims.PARAMETER: claim})}"
 
 
 def _sign(key: bytes, text: str) -> str:

@@ -72,6 +72,7 @@ from .upkeep import (
     unsupported_versions,
     user_limits,
 )
+from .visitors import feature as visitors
 
 FEATURES: Final[tuple[Feature, ...]] = (
     cluster_size.FEATURE,
@@ -118,6 +119,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     refusals.FEATURE,
     memory_return.FEATURE,
     unsupported_versions.FEATURE,
+    visitors.FEATURE,
 )
 
 #: Every metric of a scheduler's page that has its own declaration, by name.

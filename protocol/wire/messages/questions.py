@@ -18,6 +18,8 @@ from ..roles import CLIENTS, SUPERVISORS, VIEWERS, WORKERS
 UNKNOWN_QUESTION: Final = "unknown-question"
 #: An argument, or the page, is not valid.
 BAD_ARGUMENT: Final = "bad-argument"
+#: The question is asked for a visitor whose visit is over.
+VISIT_OVER: Final = "visit-over"
 #: The question was understood, but could not be answered.
 NO_ANSWER: Final = "no-answer"
 
@@ -36,6 +38,8 @@ class Ask(Message):
     blobs: Blobs = field(default_factory=list)  #: pickles that belong to the arguments
     #: the id of the worker or supervisor to which the scheduler passes it on; "" = the receiver
     to: Text = ""
+    #: the pass of the visitor of the pages for whom it is asked, with whose rights; "" = nobody
+    visit: Text = ""
 
 
 @message(99, by=WORKERS + SUPERVISORS, to=CLIENTS + VIEWERS)

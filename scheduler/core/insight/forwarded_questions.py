@@ -61,15 +61,15 @@ def passed_of(state: SchedulerState) -> PassedOn:
     return state.record(PassedOn)
 
 
-def on_ask_other(state: SchedulerState, peer: int, message: m.Ask) -> None:
-    """A peer asks the process `message.to`."""
-    level = PASSED.get(message.name)
-    if level is None:
+def on_ask_other(state: SchedulerState, peer: int, message: m.Ask, level: Level) -> None:
+    """A peer asks the process `message.to`, with the rights of a level."""
+    needed = PASSED.get(message.name)
+    if needed is None:
         text = f"there is no question {message.name[:100]!r} to workers and supervisors"
         _fail(state, peer, message.request, UNKNOWN_QUESTION, text)
         return
-    if level > state.levels[peer]:
-        deny(state, peer, message, level)
+    if needed > level:
+        deny(state, peer, message, needed)
         return
     asked = _find(state, message.to)
     if asked is None or asked.peer not in state.roles:

@@ -23,6 +23,7 @@ from ..actions import Action
 from ..feature import LateQuestion, Question
 from ..records.peers import ClientHandle
 from ..records.permissions import deny
+from ..visitors.visits import level_of_asking
 from .calls import on_ask_call
 from .forwarded_questions import on_ask_other
 from .info import describe_client, describe_cluster, describe_worker
@@ -31,6 +32,7 @@ from .task_changes import ask_task_changes
 from .task_questions import (
     ask_attempts,
     ask_explanations,
+    ask_failures,
     ask_holders,
     ask_measured,
     ask_processing,
@@ -59,49 +61,39 @@ class AskShell(Action):
 
 
 def on_ask(state: SchedulerState, who: Any, message: m.Ask) -> None:
-    """A client or viewer asks for one page of an answer."""
+    """A client or viewer asks for one page of an answer, for itself or for a visitor."""
     peer = who.peer if isinstance(who, ClientHandle) else who
     assert peer is not None, "messages come over connections"
-    if message.to:
-        on_ask_other(state, peer, message)
+    level = level_of_asking(state, peer, message)
+    if level is None:
         return
-    if message.name in state.features.orders:
-        _follow(state, peer, message)
+    if message.to:
+        on_ask_other(state, peer, message, level)
         return
     question = state.features.questions.get(message.name)
-    request = message.request
-    if question is None and message.name in SHELL_QUESTIONS:
-        if SHELL_QUESTIONS[message.name] > state.levels[peer]:
-            deny(state, peer, message, SHELL_QUESTIONS[message.name])
-        else:
-            state.after.append(AskShell(peer, message))
-        return
-    if question is None:
+    order = state.features.orders.get(message.name)
+    found = order or question
+    needed = SHELL_QUESTIONS.get(message.name) if found is None else found.least_level
+    if needed is None:
         text = f"there is no question {message.name[:100]!r} to the scheduler"
-        state.send(peer, m.AskFailed(request=request, kind=UNKNOWN_QUESTION, text=text))
-        return
-    if question.least_level > state.levels[peer]:
-        deny(state, peer, message, question.least_level)
-        return
-    try:
-        info, next_page = question.answer(state, message.arguments, message.page)
-    except BadArgument as error:
-        state.send(peer, m.AskFailed(request=request, kind=BAD_ARGUMENT, text=str(error)))
-        return
-    state.send(peer, m.Answer(request=request, info=info, next_page=next_page))
+        _fail(state, peer, message, UNKNOWN_QUESTION, text)
+    elif needed > level:
+        deny(state, peer, message, needed)
+    elif found is None:
+        state.after.append(AskShell(peer, message))
+    else:
+        try:
+            if order is not None:
+                order.follow(state, peer, message)
+            elif question is not None:
+                info, page = question.answer(state, message.arguments, message.page)
+                state.send(peer, m.Answer(request=message.request, info=info, next_page=page))
+        except BadArgument as error:
+            _fail(state, peer, message, BAD_ARGUMENT, str(error))
 
 
-def _follow(state: SchedulerState, peer: int, message: m.Ask) -> None:
-    """Follow an order, which is answered when it is done."""
-    order = state.features.orders[message.name]
-    if order.least_level > state.levels[peer]:
-        deny(state, peer, message, order.least_level)
-        return
-    try:
-        order.follow(state, peer, message)
-    except BadArgument as error:
-        failed = m.AskFailed(request=message.request, kind=BAD_ARGUMENT, text=str(error))
-        state.send(peer, failed)
+def _fail(state: SchedulerState, peer: int, message: m.Ask, kind: str, text: str) -> None:
+    state.send(peer, m.AskFailed(request=message.request, kind=kind, text=text))
 
 
 # -- the cluster and its peers ---------------------------------------------------------------------
@@ -179,6 +171,8 @@ QUESTIONS: Final[dict[str, Question]] = {
     "supervisors": Question(ask_supervisors),
     "tasks": Question(ask_tasks),
     "attempts": Question(ask_attempts),
+    # A traceback shows lines of the users' programs.
+    "failures": Question(ask_failures, Level.CLIENT),
     "measured": Question(ask_measured),
     "explanations": Question(ask_explanations),
     "states": Question(ask_states),

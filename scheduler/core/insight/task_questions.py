@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ....protocol.wire.failure import Failure
 from ....protocol.wire.payload import nbytes_of
 from ....protocol.wire.question_arguments import BadArgument, Info, Page, keys_of, position_of
 from ..ends.attempt_ends import attempt_ends
@@ -118,6 +119,23 @@ def ask_attempts(state: SchedulerState, arguments: Info, page: str) -> Page:
     found = [state.tasks[key] for key in keys if key in state.tasks]
     shown = {task.key: options for task in found if (options := task.group.options.shown)}
     return {"attempts": ends, **({"options": shown} if shown else {})}, next_page
+
+
+def ask_failures(state: SchedulerState, arguments: Info, page: str) -> Page:
+    """Return how tasks have failed: [[key, kind, key of the first to fail, traceback], ...].
+
+    A traceback is as it was printed where the task raised, "" if nothing was raised.
+    """
+    found, next_page = _look_up(state, arguments, page, 1)
+    failures = [(task.key, failure) for task in found if (failure := task.failure) is not None]
+    return {"failures": [[key, *_described(failure)] for key, failure in failures]}, next_page
+
+
+def _described(failure: Failure) -> tuple[str, str, str]:
+    """Return the kind of a failure, its key, and its traceback. Its items come from a worker."""
+    kind, key, *items = failure
+    text = items[3] if kind == "exception" and len(items) > 3 else ""
+    return str(kind), str(key), text if isinstance(text, str) else ""
 
 
 def ask_measured(state: SchedulerState, arguments: Info, page: str) -> Page:

@@ -9,7 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from weft.deploy.http.browser_access import MAX_DELAYED, FailedAttempts, Gate, UsedLinks
-from weft.protocol.trust.page_access import LINK_LIFE_S, PARAMETER, PageAccess
+from weft.protocol.trust.page_access import PARAMETER, PageAccess
+from weft.protocol.trust.page_claims import LINK_LIFE_S
 
 TOKEN = b"the token of an admin"
 

@@ -370,3 +370,20 @@ def test_an_assigned_task_shows_whether_its_worker_has_a_thread_for_it(board):
     assert board.where("c") == worker
     text = "worker w has 1 thread for it and 1 other task; it runs, or waits for a thread"
     assert why("c") == why("b") == text
+
+
+def test_the_traceback_of_a_failure_is_for_clients(busy, viewer):
+    assert isinstance(busy.send(viewer, m.Ask(request=9, name="failures"))[viewer][0], m.Denied)
+    client = busy.connect(Role.VIEWER, Level.CLIENT)
+    worker = busy.worker("second")
+    busy.send(busy.client("bob"), graph("raises -> reads", function="f"))
+    failure = ["exception", "raises", b"", "ValueError", "bad", "Traceback ...", b""]
+    attempts = [busy.attempt("raises")]
+    busy.send(worker, m.AttemptsErred(attempts=attempts, durations_us=[1], failures=[failure]))
+    found = pages(busy, client, "failures", keys=["raises", "reads", "failed", "memory", "gone"])
+    assert [row for page in found for row in page["failures"]] == [
+        ["raises", "exception", "raises", "Traceback ..."],
+        ["reads", "exception", "raises", "Traceback ..."],
+        ["failed", "exception", "failed", ""],
+    ]
+    busy.drop_rest()

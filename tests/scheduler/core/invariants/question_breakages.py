@@ -1,11 +1,13 @@
-"""How each invariant of questions that are passed on is broken, for `test_validate.py`."""
+"""How each invariant of passed on questions, and of visits, is broken, for `test_validate.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from weft.protocol.wire.levels import Level
 from weft.scheduler.core.insight.forwarded_questions import Passed, passed_of
+from weft.scheduler.core.visitors.visits import Visit, visits_of
 
 
 def other_worker(b: Any) -> Any:
@@ -28,5 +30,8 @@ QUESTION_BREAKAGES: dict[str, Callable[[Any], object]] = {
     ),
     "an asked process has few questions, and at least one": lambda b: passed_of(b.state).update(
         {b.w: {}}
+    ),
+    "there are few visits, of clients and admins": lambda b: visits_of(b.state).by_number.update(
+        {"1": Visit(Level.VIEW, "", "", 0.0)}
     ),
 }

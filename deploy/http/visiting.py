@@ -1,0 +1,78 @@
+"""Visitors who may do more than look: what a page asks the scheduler about them, and their forms.
+
+This process holds the token of a viewer. The right of a visitor is the scheduler's to know: each
+question that takes more is asked with the pass of the visit, which the browser keeps in a cookie,
+and is refused there if the visitor may not ask it. What is known here only decides what is shown.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.wire.levels import Level
+
+if TYPE_CHECKING:
+    from .base import Page
+
+#: The field of forms that only pages of the same visit have.
+FORM_TOKEN: Final = "form"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who looks at a page.
+
+    Attributes:
+        level: what the visitor may do.
+        user: whose token has made the link; "" = one without a user.
+        visit: the pass of the visit, with which questions are asked; "" = there is none.
+        form_token: what the forms of this visit have.
+    """
+
+    level: Level = Level.VIEW
+    user: str = ""
+    visit: str = ""
+    form_token: str = ""
+
+    @property
+    def may_read(self) -> bool:
+        """Whether to show arguments, tracebacks, stacks and logs: those are for clients."""
+        return self.level >= Level.CLIENT
+
+    @property
+    def may_order(self) -> bool:
+        """Whether to show buttons."""
+        return self.level >= Level.ADMIN
+
+    @property
+    def name(self) -> str:
+        """The visitor, for the header of pages; "" = one who may look."""
+        if self.level < Level.CLIENT:
+            return ""
+        return self.user or self.level.label
+
+
+async def visitor_of(page: Page) -> Visitor:
+    """Return who has sent a request; a pass whose visit is over is taken away.
+
+    Raises:
+        TimeoutError, WeftError: the scheduler does not answer.
+    """
+    gate = page.site.gate
+    visit = gate.visit_of(page)
+    if not visit or "Authorization" in page.request.headers:
+        return Visitor()
+    found = await page.site.viewer.ask_all("visit", {"pass": visit})
+    if not found:
+        gate.end_visit(page)
+        return Visitor()
+    level = Level[str(found["level"]).upper()]
+    return Visitor(level, str(found["user"]), visit, gate.form_token(visit))
+
+
+def is_own_form(page: Page, visitor: Visitor) -> bool:
+    """Return whether a form was sent by a page of the same visit."""
+    given = page.get_body_argument(FORM_TOKEN, "")
+    return bool(visitor.visit) and hmac.compare_digest(given.encode(), visitor.form_token.encode())

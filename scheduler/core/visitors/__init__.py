@@ -1,0 +1,1 @@
+"""Visitors of the pages: what each may ask and order, beyond looking."""
