@@ -174,6 +174,16 @@ def number_of(table: Sequence[Reported], numbers: Sequence[int], name: str) -> i
     return 0
 
 
+def places_of(table: Sequence[Reported], name: str) -> range:
+    """Return where the numbers of a metric are in the list."""
+    start = 0
+    for metric in table:
+        if metric.name == name:
+            return range(start, start + metric.n)
+        start += metric.n
+    raise KeyError(name)
+
+
 def values_of(table: Sequence[Reported], numbers: Sequence[int]) -> dict[str, Any]:
     """Return the values of a list by metric, as pages take them."""
     values: dict[str, Any] = {}

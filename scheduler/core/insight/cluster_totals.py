@@ -45,6 +45,7 @@ class ClusterTotals:
         "managed",
         "memory_limit",
         "nthreads",
+        "of_pages",
         "of_supervisors",
         "of_workers",
         "resident",
@@ -60,6 +61,8 @@ class ClusterTotals:
         self.full: dict[WorkerHandle, None] = {}
         #: sums of what they report about themselves, without those that have a metrics page
         self.of_workers, self.of_supervisors = Sums(OF_WORKERS), Sums(OF_SUPERVISORS)
+        #: the same of the workers that have one
+        self.of_pages = Sums(OF_WORKERS)
 
     def add(self, ws: WorkerHandle) -> None:
         """Count a worker that joins; it has reported nothing yet."""
@@ -163,6 +166,7 @@ def _on_worker_measured(state: SchedulerState, ws: WorkerHandle) -> None:
 def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
     totals_of(state).remove(ws)
     totals_of(state).of_workers.remove(ws.worker_id)
+    totals_of(state).of_pages.remove(ws.worker_id)
 
 
 def _on_supervisor_gone(state: SchedulerState, supervisor: SupervisorHandle) -> None:
@@ -172,13 +176,12 @@ def _on_supervisor_gone(state: SchedulerState, supervisor: SupervisorHandle) -> 
 def _on_numbers(
     state: SchedulerState, process: WorkerHandle | SupervisorHandle, numbers: Sequence[int]
 ) -> None:
-    if METRICS_URL in process.facts:
-        return
+    totals, has_page = totals_of(state), METRICS_URL in process.facts
     if isinstance(process, WorkerHandle):
-        sums, process_id = totals_of(state).of_workers, process.worker_id
-    else:
-        sums, process_id = totals_of(state).of_supervisors, process.supervisor_id
-    sums.report(process_id, numbers, is_new=process.is_new)
+        sums = totals.of_pages if has_page else totals.of_workers
+        sums.report(process.worker_id, numbers, is_new=process.is_new)
+    elif not has_page:
+        totals.of_supervisors.report(process.supervisor_id, numbers, is_new=process.is_new)
 
 
 # -- invariants ------------------------------------------------------------------------------------
@@ -227,7 +230,7 @@ FEATURE: Final = Feature(
             totals_of(s).full, [ws for ws in s.workers.values() if _is_full(ws)]
         ),
         "summed workers are registered": lambda s: [
-            *{*totals_of(s).of_workers.latest} - {*s.workers_by_id}
+            *({*totals_of(s).of_workers.latest, *totals_of(s).of_pages.latest} - {*s.workers_by_id})
         ],
         "summed supervisors are registered": lambda s: [
             *{*totals_of(s).of_supervisors.latest}

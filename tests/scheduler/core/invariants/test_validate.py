@@ -24,6 +24,7 @@ from weft.scheduler.core.ends.attempt_ends import MAX_CANCELLED, ends_of
 from weft.scheduler.core.insight.cluster_size import size_of
 from weft.scheduler.core.insight.cluster_totals import totals_of
 from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
+from weft.scheduler.core.insight.history import history_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving import leavers
@@ -468,6 +469,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "the task stream counts its rows": lambda b: stream_of(b.state).reports.append(
         stream_report(), 2
+    ),
+    "each sample has a number for each column": lambda b: (
+        history_of(b.state).samples.columns["busy"].append(1)
     ),
     "the totals have the threads of all workers": lambda b: setattr(
         totals_of(b.state), "nthreads", 9
