@@ -248,6 +248,20 @@ class TaskExecutor:
         contexts = list(self._contexts.items())
         return [(key, thread) for thread, one in contexts if (key := one.task_key)]
 
+    def running_since(self) -> list[tuple[int, int, int]]:
+        """Return the attempt, the slot and the age in microseconds of each that computes now.
+
+        The age is exact to a millisecond: a thread that has run longer begins to count anew.
+        """
+        now = time.perf_counter_ns()
+        found = []
+        for context in list(self._contexts.values()):
+            task, seat = context.here.task, context.here.seat
+            if task is not None and seat is not None and not self.clocks[seat.slot].is_away:
+                age_us = max(now - self.clocks[seat.slot].since, 0) // 1000
+                found.append((task.attempt, seat.slot, age_us))
+        return found
+
     def handle(self, event: WorkerEvent, slot: int | None = None) -> bool:
         """Hand an event to the core and do its actions. Any thread may call this.
 

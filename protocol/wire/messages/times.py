@@ -13,6 +13,7 @@ class RecordTimes(Message):
     """Ask a worker to report the times of its attempts from now on; with `on` false, no more."""
 
     on: Flag
+    running: Flag = False  #: and with each heartbeat those that run for some time
 
 
 @message(
@@ -39,3 +40,12 @@ class AttemptTimes(Message):
     waited_us: Sizes = field(default_factory=list)
     arrived_us: Ints = field(default_factory=list)  #: when it was assigned to the worker
     fetched_us: Ints = field(default_factory=list)  #: when its last fetched input came
+
+
+@message(218, by=WORKERS, columns=("attempts", "threads", "ages_us"))
+class AttemptsRunning(Message):
+    """List the attempts that run for some time already; this replaces what the last one said."""
+
+    attempts: Ints
+    threads: Ints  #: as in `AttemptTimes`
+    ages_us: Ints  #: since when they run

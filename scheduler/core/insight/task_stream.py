@@ -25,7 +25,7 @@ from ....protocol.ring import Ring
 from ....protocol.wire import messages as m
 from ....protocol.wire.levels import Level
 from ....protocol.wire.question_arguments import BadArgument, Info, Page, position_of
-from ..feature import Feature, Question
+from ..feature import Departure, Feature, Question
 from ..invariants.checking import is_due, unless
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ MAX_LOOK_S: Final = 15.0
 LEAST_KEEP_S: Final = 1.0
 #: Workers whose clocks are known.
 MAX_OFFSETS: Final = 10_000
+#: Attempts of one answer that run.
+MAX_RUNNING: Final = 512
 #: Attempts, and reports, of one page of an answer.
 N_ROWS: Final = 2000
 N_REPORTS: Final = 200
@@ -70,12 +72,14 @@ class StreamReport(NamedTuple):
 class TaskStream:
     """The latest reports, and for how long others are wanted."""
 
-    __slots__ = ("due", "n_ended", "n_raised", "offsets", "reports")
+    __slots__ = ("due", "n_ended", "n_raised", "offsets", "reports", "running")
 
     def __init__(self) -> None:
         self.reports: Ring[StreamReport] = Ring(MAX_ROWS, MAX_CHARS)
         #: {worker id: seconds that make its times those of the scheduler's clock}, while it is on
         self.offsets: dict[str, float] = {}
+        #: {worker: when it reported which attempts run, and that report}, while it is on
+        self.running: dict[WorkerHandle, tuple[float, m.AttemptsRunning]] = {}
         #: attempts that raised, since the scheduler started
         self.n_raised = 0
         #: attempts that had ended when positions were brought up to date, while times are not
@@ -103,6 +107,7 @@ class TaskStream:
         """Forget all reports."""
         self.reports.clear()
         self.offsets.clear()
+        self.running.clear()
 
 
 def stream_of(state: SchedulerState) -> TaskStream:
@@ -149,7 +154,7 @@ def _end(state: SchedulerState) -> None:
 
 def _send(state: SchedulerState, ws: WorkerHandle, *, on: bool) -> None:
     if ws.peer in state.roles:  # else it is greeted when it is back
-        state.send(ws.peer, m.RecordTimes(on=on))
+        state.send(ws.peer, m.RecordTimes(on=on, running=on))
 
 
 def greet_worker(state: SchedulerState, ws: WorkerHandle) -> None:
@@ -189,6 +194,19 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
     )
 
 
+def on_attempts_running(
+    state: SchedulerState, ws: WorkerHandle, message: m.AttemptsRunning
+) -> None:
+    """A worker lists the attempts that run for some time."""
+    stream = stream_of(state)
+    if stream.is_on:
+        stream.running[ws] = state.now, message
+
+
+def _forget_worker(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
+    stream_of(state).running.pop(ws, None)
+
+
 def _count_raised(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
     current = [attempt for attempt in message.attempts if attempt in ws.processing]
     stream_of(state).n_raised += len(dict.fromkeys(current))
@@ -208,7 +226,30 @@ def ask_task_stream(state: SchedulerState, arguments: Info, page: str) -> Page:
 
 def ask_task_times(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Return the same with what a picture shows: neither options nor results of tasks."""
-    return _answer(state, arguments, page, MAX_LOOK_S, _drawn)
+    info, next_page = _answer(state, arguments, page, MAX_LOOK_S, _drawn)
+    if not next_page:
+        info["running"] = _running(state, info["to_unix_s"])
+    return info, next_page
+
+
+def _running(state: SchedulerState, to_unix_s: float) -> list[list[Any]]:
+    """Return [host, worker, address, thread, key, function, start] of attempts that run now.
+
+    The start is in seconds since 1970.
+    """
+    found: list[list[Any]] = []
+    for ws, (when, message) in stream_of(state).running.items():
+        rows = zip(message.attempts, message.threads, message.ages_us, strict=True)
+        for attempt, thread, age_us in rows:
+            task = ws.processing.get(attempt)
+            if task is None:
+                continue
+            start_s = to_unix_s + when - age_us / 1e6
+            place = [ws.host, ws.name, ws.address, thread]
+            found.append([*place, task.key, task.group.prefix.name, start_s])
+            if len(found) == MAX_RUNNING:
+                return found
+    return found
 
 
 def _answer(
@@ -300,6 +341,7 @@ def _drawn(report: StreamReport, skip: int) -> Info:
     failed = times.failed[skip:]
     return {
         "worker": report.worker,
+        "address": report.address,
         "host": report.host,
         "offset_s": report.offset_s,
         "keys": report.keys[skip:],
@@ -325,6 +367,9 @@ STREAM_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
     "nothing is kept that nobody wants": lambda s: unless(
         stream_of(s).is_on or not stream_of(s).reports.n_rows, stream_of(s).reports.n_rows
     ),
+    "running attempts are of workers that are here": lambda s: [
+        ws.name for ws in stream_of(s).running if s.workers.get(ws.peer) is not ws
+    ],
     "the task stream counts its rows": lambda s: unless(
         stream_of(s).reports.n_rows == sum(len(one.keys) for one in stream_of(s).reports),
         stream_of(s).reports.n_rows,
@@ -339,8 +384,9 @@ FEATURE: Final = Feature(
         "task_stream": Question(ask_task_stream, Level.CLIENT),
         "task_times": Question(ask_task_times),
     },
-    handlers={m.AttemptTimes: on_attempt_times},
+    handlers={m.AttemptTimes: on_attempt_times, m.AttemptsRunning: on_attempts_running},
     invariants=STREAM_INVARIANTS,
     worker_connected=(greet_worker,),
     attempts_erred=(_count_raised,),
+    worker_gone=(_forget_worker,),
 )

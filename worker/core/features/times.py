@@ -10,10 +10,16 @@ are in the order in which they ended.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire.failure import Failure
-from ....protocol.wire.messages import AttemptsFinished, AttemptTimes, RecordTimes
+from ....protocol.wire.messages import (
+    AttemptsFinished,
+    AttemptsRunning,
+    AttemptTimes,
+    RecordTimes,
+)
 from ..events import ChunkDone
 from ..feature import WorkerFeature
 from ..reports import sparse
@@ -24,6 +30,9 @@ if TYPE_CHECKING:
 
 
 _NAME: Final = "times"
+_RUNNING: Final = "running"
+#: Attempts that run for a shorter time are not listed: their ends come soon.
+LEAST_AGE_US: Final = 500_000
 #: Characters of the name of a type.
 MAX_TYPE_CHARS: Final = 100
 
@@ -31,16 +40,34 @@ MAX_TYPE_CHARS: Final = 100
 def _on_record_times(state: WorkerState, message: RecordTimes) -> None:
     """The scheduler wants the times of attempts, or does not want them any more."""
     state.set_busy(_NAME, message.on)
+    state.set_busy(_RUNNING, message.on and message.running)
 
 
 def _stop(state: WorkerState) -> None:
     """Report none until this scheduler, or the next one, asks for them."""
     state.set_busy(_NAME, False)
+    state.set_busy(_RUNNING, False)
 
 
 def records_times(state: WorkerState) -> bool:
     """Return whether the scheduler wants the times of attempts."""
     return _NAME in state.busy
+
+
+def running_report(
+    state: WorkerState, running: Iterable[tuple[int, int, int]]
+) -> AttemptsRunning | None:
+    """Return what to send about attempts that run, if the scheduler wants that.
+
+    Args:
+        state: of the worker.
+        running: (attempt, thread, microseconds since it began).
+    """
+    rows = [row for row in running if row[2] >= LEAST_AGE_US] if _RUNNING in state.busy else []
+    if not rows:
+        return None
+    attempts, threads, ages_us = map(list, zip(*rows, strict=True))
+    return AttemptsRunning(attempts=attempts, threads=threads, ages_us=ages_us)
 
 
 def _report_times(state: WorkerState, event: ChunkDone, slot: Slot) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.scheduler.builders import Board, graph
@@ -99,7 +101,7 @@ def test_samples_are_some_seconds_apart_however_often_something_comes():
         board.send(w, status([]))
     times = [one["at_ms"] for one in board.read()]
     assert len(times) >= 5
-    assert all(b - a >= 1500 for a, b in zip(times, times[1:], strict=False))
+    assert all(b - a >= 1500 for a, b in pairwise(times))
 
 
 def test_a_reader_goes_on_where_it_was_and_gets_all_of_another_scheduler():

@@ -75,7 +75,7 @@ def test_workers_report_times_from_the_first_question_until_nobody_has_asked_for
     board = Stream()
     other = board.worker("other")
     board.read(keep_s=10.0)
-    on, off = m.RecordTimes(on=True), m.RecordTimes(on=False)
+    on, off = m.RecordTimes(on=True, running=True), m.RecordTimes(on=False)
     assert [board.out[peer] for peer in (board.w, other)] == [[on], [on]]
     assert isinstance(board.read(keep_s=10.0), m.Answer)
     assert board.w not in board.out
@@ -89,7 +89,36 @@ def test_workers_report_times_from_the_first_question_until_nobody_has_asked_for
         other,
         late,
     }
-    assert m.RecordTimes(on=True) not in board.out.get(board.worker("last"), [])
+    assert m.RecordTimes(on=True, running=True) not in board.out.get(board.worker("last"), [])
+
+
+def running_of(board):
+    """Return (key, seconds since 1970) of what runs, as a viewer sees it."""
+    info = board.read(name="task_times", keep_s=10.0).info
+    return [(row[4], row[6] - info["to_unix_s"]) for row in info["running"]]
+
+
+def test_attempts_that_run_are_known_until_they_have_ended():
+    board = Stream()
+    board.read(keep_s=10.0)
+    board.send(board.alice, graph("a b"))
+    attempts = [board.attempt("a"), board.attempt("b")]
+    report = m.AttemptsRunning(attempts=attempts, threads=[0, 1], ages_us=[4_000_000, 1_000_000])
+    board.send(board.w, report)
+    assert running_of(board) == [("a", board.now - 4.0), ("b", board.now - 1.0)]
+    board.finish(board.w, "a")
+    assert [key for key, _ in running_of(board)] == ["b"]
+    board.close(board.w)
+    board.tick(100.0)
+    assert running_of(board) == []
+
+
+def test_a_report_of_running_attempts_is_dropped_while_nobody_looks():
+    board = Stream()
+    board.send(board.alice, graph("a"))
+    row = {"threads": [0], "ages_us": [4_000_000]}
+    board.send(board.w, m.AttemptsRunning(attempts=[board.attempt("a")], **row))
+    assert running_of(board) == []
 
 
 def test_a_question_that_keeps_nothing_records_nothing():
@@ -274,7 +303,7 @@ def test_a_worker_that_is_back_is_asked_for_times_again():
     board.close(board.w)
     assert board.tick(1.0) == {}
     back = board.worker("w", last_epoch=board.state.epoch)
-    assert m.RecordTimes(on=True) in board.out[back]
+    assert m.RecordTimes(on=True, running=True) in board.out[back]
 
 
 def test_a_viewer_reads_what_a_picture_shows_and_neither_options_nor_results():
@@ -282,7 +311,7 @@ def test_a_viewer_reads_what_a_picture_shows_and_neither_options_nor_results():
     viewer = board.connect(Role.VIEWER, Level.VIEW)
     asked = {"peer": viewer, "name": "task_times", "keep_s": MAX_LOOK_S}
     board.read(**asked)
-    assert board.out[board.w] == [m.RecordTimes(on=True)]
+    assert board.out[board.w] == [m.RecordTimes(on=True, running=True)]
     board.send(board.alice, graph("a b c", function="load", span=["nightly"], meta={"run": 7}))
     attempts = [board.attempt(key) for key in "abc"]
     columns = {"waited_us": [0, 5, 0], "arrived_us": [1, 2, 3], "fetched_us": [4, 5, 6]}
@@ -291,6 +320,7 @@ def test_a_viewer_reads_what_a_picture_shows_and_neither_options_nor_results():
     assert report.pop("offset_s") == board.read().info["reports"][0]["offset_s"]
     assert report == {
         "worker": "w",
+        "address": "tcp://w",
         "host": "here",
         "keys": ["a", "b", "c"],
         "functions": ["load"],
@@ -325,7 +355,7 @@ def test_viewers_that_ask_for_moments_do_not_have_all_workers_told_each_time():
         board.read(peer=viewer, name="task_times", keep_s=1e-6)
         told += board.out.get(board.w, [])
         told += board.tick(0.1).get(board.w, [])
-    assert told == [m.RecordTimes(on=True)]
+    assert told == [m.RecordTimes(on=True, running=True)]
     assert m.RecordTimes(on=False) in board.tick(LEAST_KEEP_S)[board.w]
 
 

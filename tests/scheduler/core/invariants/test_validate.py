@@ -23,8 +23,8 @@ from weft.scheduler.core.data.relays import FetchRelay, RelayPart, relays_of
 from weft.scheduler.core.ends.attempt_ends import MAX_CANCELLED, ends_of
 from weft.scheduler.core.insight.cluster_size import size_of
 from weft.scheduler.core.insight.cluster_totals import totals_of
-from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
 from weft.scheduler.core.insight.history import history_of
+from weft.scheduler.core.insight.refused_workers import MAX_REFUSED, refusals_of
 from weft.scheduler.core.insight.task_stream import StreamReport, stream_of
 from weft.scheduler.core.invariants.validate import INVARIANTS, validate
 from weft.scheduler.core.leaving import leavers
@@ -466,6 +466,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     ),
     "nothing is kept that nobody wants": lambda b: stream_of(b.state).reports.append(
         stream_report()
+    ),
+    "running attempts are of workers that are here": lambda b: stream_of(b.state).running.update(
+        {copy(b.w): (0.0, None)}
     ),
     "the task stream counts its rows": lambda b: stream_of(b.state).reports.append(
         stream_report(), 2

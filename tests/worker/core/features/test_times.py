@@ -6,10 +6,12 @@ from tests.worker.builders import Hands, assign, locate  # noqa: F401
 from weft.protocol.wire.messages import (
     AttemptsErred,
     AttemptsFinished,
+    AttemptsRunning,
     AttemptTimes,
     RecordTimes,
 )
 from weft.worker.core.events import ChunkDone, SchedulerLost, SessionOpened
+from weft.worker.core.features.times import LEAST_AGE_US, running_report
 from weft.worker.core.reports import LONGEST_S
 
 
@@ -153,3 +155,17 @@ def test_a_new_session_begins_without_times():
     worker.receive(assign("1 a"))
     worker.start()
     assert AttemptTimes not in map(type, worker.report())
+
+
+def test_attempts_that_run_for_some_time_are_listed_while_that_is_wanted():
+    worker = Hands()
+    running = [(1, 0, LEAST_AGE_US), (2, 1, LEAST_AGE_US - 1), (3, 2, 9_000_000)]
+    worker.receive(RecordTimes(on=True))  # of an earlier scheduler, which does not know the list
+    assert running_report(worker.state, running) is None
+    worker.receive(RecordTimes(on=True, running=True))
+    assert running_report(worker.state, running) == AttemptsRunning(
+        attempts=[1, 3], threads=[0, 2], ages_us=[LEAST_AGE_US, 9_000_000]
+    )
+    assert running_report(worker.state, running[1:2]) is None
+    worker.receive(RecordTimes(on=False))
+    assert running_report(worker.state, running) is None
