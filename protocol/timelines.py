@@ -10,8 +10,8 @@ from typing import Final
 
 #: Colours of functions, of all others, and of failures; readable on light and dark pages.
 COLOURS: Final = (
-    *("#3b82c4", "#2f9e6e", "#d08a1d", "#8b62c9", "#c2577f"),
-    *("#1f9bab", "#9a7b4f", "#6d8f2f", "#5d6fd1"),
+    *("#2b7fe0", "#12a45f", "#f09a0e", "#9150e0", "#e0479a"),
+    *("#06a8c4", "#a87238", "#7ba30f", "#5560e6"),
 )
 OTHER_COLOUR: Final = "#8a94a2"
 BAD_COLOUR: Final = "#d83b30"
@@ -29,8 +29,10 @@ STYLE: Final = (
 .legend li { display: inline-flex; gap: .4rem; align-items: center; overflow-wrap: anywhere; }
 .legend i { flex: none; width: .8rem; height: .8rem; border-radius: .15rem; }
 .lanes { display: flex; gap: .6rem; }
-.labels { flex: none; max-width: 30%; color: var(--soft); font-size: .7rem; line-height: 16px; }
-.labels div { height: 16px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.labels { flex: none; max-width: 30%; color: var(--soft); font-size: .7rem;
+  line-height: var(--lane, 16px); }
+.labels div { height: var(--lane, 16px); overflow: hidden; text-overflow: ellipsis;
+  white-space: nowrap; }
 .labels .of-curve { height: 56px; padding-bottom: 8px; box-sizing: border-box; display: flex;
   flex-direction: column; justify-content: space-between; text-align: right; }
 .plot { flex: 1; min-width: 0; cursor: grab; touch-action: pan-y; }
@@ -63,14 +65,19 @@ STYLE: Final = (
 #:     whole()               the first and the last instant that can be shown, seconds
 #:     least()               the shortest part that can be shown, seconds
 #:     changed(range, how)   draws; `how` is "zoomed", "moved", "all" or "end" if the user did it
-#:     tick(s, step)         the text of an instant on the axis, where there is one each `step`
+#:     tick(s, step, first)  the text of an instant on the axis, where there is one each `step`;
+#:                           whether it is the first one there
 #:     steps                 the steps from one second on; else 1, 2 and 5 times powers of ten
 #:     fixed()               the instant that stays where it is if keys zoom; else the middle
 #:     all()                 the first and the last instant of what there is; else those of `whole`
+#:     boxOf(event)          the box of what an event points at, if the plot has several
+#:
+#: `ticks(width)` are the texts of an axis of so many pixels, and where they are, in parts of it. A
+#: plot that has an element for its axis gets them there.
 SCRIPT: Final = """\
 "use strict";
 function timeRange(plot, {whole, least, changed, tick, steps = [], fixed = () => null,
-                          all = whole}) {
+                          all = whole, boxOf = () => plot.getBoundingClientRect()}) {
   const axis = plot.querySelector(".axis");
   const range = {left: whole()[0], shown: whole()[1] - whole()[0]};
   const stepOf = (rough) => {
@@ -78,17 +85,21 @@ function timeRange(plot, {whole, least, changed, tick, steps = [], fixed = () =>
     return (rough >= 1 && steps.find((n) => n >= rough)) ||
       power * [1, 2, 5, 10].find((n) => n * power >= rough);
   };
+  range.ticks = (width) => {
+    const {left, shown} = range, step = stepOf(shown / Math.max(width / 110, 2)), ticks = [];
+    for (let i = Math.ceil(left / step); i * step < left + shown; i++)
+      ticks.push([(i * step - left) / shown, tick(i * step, step, !ticks.length)]);
+    return ticks;
+  };
   function drawAxis() {
-    const {left, shown} = range;
-    const step = stepOf(shown / Math.max(plot.clientWidth / 110, 2));
-    const ticks = [];
-    for (let i = Math.ceil(left / step); i * step < left + shown; i++) {
+    const width = plot.clientWidth;
+    const fits = ([place, text]) => (1 - place) * width > 6.5 * text.length;
+    axis?.replaceChildren(...range.ticks(width).filter(fits).map(([place, text]) => {
       const mark = document.createElement("span");
-      mark.style.left = (i * step - left) / shown * 100 + "%";
-      mark.textContent = tick(i * step, step);
-      ticks.push(mark);
-    }
-    axis.replaceChildren(...ticks);
+      mark.style.left = place * 100 + "%";
+      mark.textContent = text;
+      return mark;
+    }));
   }
   range.show = (left, shown, how = "") => {
     const [first, last] = whole();
@@ -110,14 +121,14 @@ function timeRange(plot, {whole, least, changed, tick, steps = [], fixed = () =>
   range.end = () => range.show(whole()[1] - range.shown, range.shown, "end");
   const isWhole = () => range.shown >= whole()[1] - whole()[0];
   const at = (event) => {
-    const box = plot.getBoundingClientRect();
+    const box = boxOf(event);
     return range.left + (event.clientX - box.left) / box.width * range.shown;
   };
   range.at = at;
   plot.addEventListener("wheel", (event) => {
     if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       event.preventDefault();
-      range.move(event.deltaX / plot.clientWidth);
+      range.move(event.deltaX / boxOf(event).width);
       return;
     }
     // Where nothing more can be shown the wheel scrolls the page.

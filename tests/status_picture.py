@@ -1,10 +1,11 @@
-"""Make the pictures of the status page and of the live task stream in the documentation.
+"""Make the pictures of the status page, the task stream and the history in the documentation.
 
     python -m tests.status_picture docs/images
 
 A cluster of four workers runs three functions, one of which fails now and then, and one task asks
-for what no worker has. The status page is taken when a part of the tasks is done, and the task
-stream when sums of parts have followed, whose inputs are fetched.
+for what no worker has. The status page is taken when a part of the tasks is done, the history when
+there are some samples, and the task stream when sums of parts have followed, whose inputs are
+fetched.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from typing import Any
 from tests.browser import BrowserTab, chromium
 from weft.client.client import Client
 from weft.deploy.local.cluster import LocalCluster
+
+#: Samples of the history before its picture is taken; there is one each two seconds.
+_N_SAMPLES = 20
 
 
 def load(number: int) -> int:
@@ -130,6 +134,29 @@ async def take(cluster: LocalCluster, folder: Path) -> None:
             ):
                 await page.show_as(width=width, height=900, scheme=scheme)
                 await page.picture(folder / f"{name}.png")
+            await _take_history(page, f"{link.partition('?')[0]}history?last=60", folder)
+
+
+async def _take_history(page: BrowserTab, address: str, folder: Path) -> None:
+    """Take the pictures of the history of the same cluster."""
+    await page.show_as(width=1100, height=600, scheme="light")
+    await page.go(address)
+    count = "parseInt(document.querySelector('#count').innerText)"
+    await page.wait_for(f"{count} > {_N_SAMPLES}")
+    for name, width, scheme in (
+        ("history-dark", 1100, "dark"),
+        ("history-narrow", 400, "light"),
+        ("history-light", 1100, "light"),
+    ):
+        await page.show_as(width=width, height=600, scheme=scheme)
+        await page.go(address)
+        await page.wait_for("document.querySelector('.axes').dataset.drawn === '1'")
+        if name == "history-light":
+            await page.call("Input.dispatchMouseEvent", type="mouseMoved", x=330, y=250)
+            await page.wait_for(
+                "!document.querySelector('#shown').innerText.includes('–')",
+            )
+        await page.picture(folder / f"{name}.png")
 
 
 def main() -> None:

@@ -3,7 +3,8 @@
 A *chunk* is what one reading of the task stream has brought, made once for all browsers:
 
     u32     length of the header
-    header  JSON: {"n": rows, "lanes": [[host, worker, thread], ...], "functions": [name, ...],
+    header  JSON: {"n": rows, "lanes": [[host, worker, address, thread], ...],
+            "functions": [name, ...],
             "raised": [[row, type], ...], "columns": [name, ...]}, with spaces up to a multiple of 8
     f64[n]  stop      seconds since 1970, by the scheduler's clock
     f32[n]  duration  microseconds, without those in which the attempt waited
@@ -34,7 +35,7 @@ class AttemptColumns:
     """The columns of a chunk, as they grow."""
 
     def __init__(self) -> None:
-        self.lanes: dict[tuple[str, str, int], int] = {}
+        self.lanes: dict[tuple[str, str, str, int], int] = {}
         self.functions: dict[str, int] = {}
         self.raised: list[tuple[int, str]] = []
         self.keys: list[bytes] = []
@@ -52,7 +53,11 @@ class AttemptColumns:
             report: of one worker.
             to_unix_s: added to its times, it makes them seconds since 1970.
         """
-        place, functions, lanes = (report["host"], report["worker"]), self.functions, self.lanes
+        place, functions, lanes = (
+            (report["host"], report["worker"], report["address"]),
+            self.functions,
+            self.lanes,
+        )
         numbers = [functions.setdefault(name, len(functions)) for name in report["functions"]]
         raised = dict(report["raised"])
         none = [0] * len(report["keys"])

@@ -27,6 +27,7 @@ def document(
         ("status", "./", "Status"),
         ("workers", "workers", "Workers"),
         ("stream", "stream", "Task stream"),
+        ("history", "history", "History"),
     )
     links = [
         element("a", label, href=href, aria_current="page" if page == current else None)

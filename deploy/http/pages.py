@@ -35,6 +35,8 @@ from .browser_pages import (
     StreamPage,
     WorkersPage,
 )
+from .history_pages import HISTORY_ASSETS, HistoryData, HistoryPage
+from .history_watch import HistoryWatch
 from .prometheus import render
 from .stream_watch import StreamWatch
 from .viewer import Viewer, check_acceptance, describe_cluster
@@ -82,6 +84,8 @@ _PAGES: Final[dict[str, type[Page]]] = {
     "/api/v1/scale": ScaleApi,
     "/api/v1/workers": WorkersApi,
     "/healthz": _Healthz,
+    "/history": HistoryPage,
+    "/history/data": HistoryData,
     "/login": LoginPage,
     "/logout": LogoutPage,
     "/metrics": _MetricsPage,
@@ -113,6 +117,7 @@ class Site:
         self.gate = gate
         self.watch = ClusterWatch(viewer)
         self.stream = StreamWatch(viewer)
+        self.history = HistoryWatch(viewer)
         #: Probes need no token: they may not make the scheduler count or authenticate at any rate.
         self.probed = SharedAnswer(viewer.metrics)
         self.acceptance = SharedAnswer(partial(check_acceptance, scheduler_address, security))
@@ -124,7 +129,7 @@ class Site:
 
     async def close(self) -> None:
         """End questions that are under way."""
-        for answer in (self.probed, self.acceptance, self.watch, self.stream):
+        for answer in (self.probed, self.acceptance, self.watch, self.stream, self.history):
             await answer.close()
 
     def application(self) -> tornado.web.Application:
@@ -132,7 +137,10 @@ class Site:
         return tornado.web.Application(
             [
                 *((path, page, {"site": self}) for path, page in _PAGES.items()),
-                *((path, Asset, {"site": self, **asset}) for path, asset in ASSETS.items()),
+                *(
+                    (path, Asset, {"site": self, **asset})
+                    for path, asset in (ASSETS | HISTORY_ASSETS).items()
+                ),
             ],
             default_handler_class=MissingPage,
             default_handler_args={"site": self},

@@ -15,8 +15,8 @@ from ...protocol.timelines import LANE, N_COLOURS
 #: Names and numbers of the script.
 _NUMBERS: Final = {
     "OTHER": N_COLOURS,  # the colour of functions without one of their own
-    "LANE": LANE,
-    "BAR": 11,
+    "LEAST_LANE": LANE,  # pixels
+    "MOST_LANE": 28,
     "CURVE": 48,
     "MARGIN_S": 10,  # inputs of attempts that begin so much later are drawn
 }
@@ -25,8 +25,9 @@ _NUMBERS: Final = {
 _MODEL: Final = """\
 // The attempts of one thread in order of their starts, in columns that grow.
 class Lane {
-  constructor(host, worker, thread) {
-    Object.assign(this, {host, worker, thread, from: 0, to: 0, size: 0, isMixed: false});
+  constructor(host, worker, address, thread) {
+    Object.assign(this, {host, worker, address, thread, from: 0, to: 0, size: 0, isMixed: false,
+                         open: null});  // what runs there now: {key, name, fn, start}
     this.columns = {start: Float64Array, stop: Float64Array, came: Float64Array, got: Float64Array,
                     waited: Float32Array, fn: Uint32Array, chunk: Uint32Array, row: Uint32Array,
                     failed: Uint8Array};
@@ -78,13 +79,13 @@ class Attempts {
   constructor() { this.clear(); }
   clear() {
     Object.assign(this, {lanes: new Map(), functions: [], numbers: new Map(), chunks: new Map(),
-                         total: 0, nRaised: 0, nFetched: 0, last: 0, changed: true});
+                         total: 0, nRaised: 0, nFetched: 0, nOpen: 0, last: 0, changed: true});
   }
-  lane(host, worker, thread) {
-    const name = JSON.stringify([host, worker, thread]);
+  lane(host, worker, address, thread) {
+    const name = JSON.stringify([host, worker, address, thread]);
     let lane = this.lanes.get(name);
     if (!lane) {
-      this.lanes.set(name, lane = new Lane(host, worker, thread));
+      this.lanes.set(name, lane = new Lane(host, worker, address, thread));
       this.changed = true;
     }
     return lane;
@@ -93,7 +94,7 @@ class Attempts {
     let number = this.numbers.get(name);
     if (number === undefined) {
       this.numbers.set(name, number = this.functions.length);
-      this.functions.push({name, n: 0, colour: OTHER});
+      this.functions.push({name, n: 0, nOpen: 0, colour: OTHER});
     }
     return number;
   }
@@ -138,38 +139,56 @@ class Attempts {
     this.nFetched += kept.nFetched;
     this.colour();
   }
+  // Takes the attempts that run now, in place of those before.
+  run(rows) {
+    for (const lane of this.lanes.values()) lane.open = null;
+    for (const one of this.functions) one.nOpen = 0;
+    for (const [host, worker, address, thread, key, name, start] of rows) {
+      const fn = this.fn(name);
+      this.lane(host, worker, address, thread).open = {key, name, fn, start};
+      this.functions[fn].nOpen += 1;
+    }
+    this.nOpen = rows.length;
+    this.dropLanes();
+    this.colour();
+  }
+  dropLanes() {
+    for (const [name, lane] of this.lanes)
+      if (lane.from === lane.to && !lane.open) { this.lanes.delete(name); this.changed = true; }
+  }
   trim(most) {
     while (this.total > most && this.chunks.size > 1) {
       const [[chunk, {raised, nFetched}]] = this.chunks;
       this.chunks.delete(chunk);
       this.nRaised -= raised.size;
       this.nFetched -= nFetched;
-      for (const [name, lane] of this.lanes) {
+      for (const lane of this.lanes.values())
         lane.drop(chunk, (fn) => { this.functions[fn].n -= 1; this.total -= 1; });
-        if (lane.from === lane.to) { this.lanes.delete(name); this.changed = true; }
-      }
     }
+    this.dropLanes();
     this.forgetNames();
     this.colour();
   }
   // Numbers the functions anew once most have no attempts any more.
   forgetNames() {
-    const shown = this.functions.filter((one) => one.n);
+    const shown = this.functions.filter((one) => one.n || one.nOpen);
     if (this.functions.length < 2 * shown.length + 100) return;
     const numbers = new Map(shown.map((one, number) => [one.name, number]));
     const others = this.functions.map((one) => numbers.get(one.name));
-    for (const lane of this.lanes.values())
+    for (const lane of this.lanes.values()) {
       for (let i = lane.from; i < lane.to; i++) lane.fn[i] = others[lane.fn[i]];
+      if (lane.open) lane.open.fn = others[lane.open.fn];
+    }
     Object.assign(this, {functions: shown, numbers});
   }
   // A name has the same colour in each browser, unless another one has it already.
   colour() {
     const taken = new Set();
     for (const one of this.functions) {
-      if (!one.n) one.colour = OTHER;
+      if (!one.n && !one.nOpen) one.colour = OTHER;
       if (one.colour !== OTHER) taken.add(one.colour);
     }
-    const most = this.functions.filter((one) => one.n && one.colour === OTHER);
+    const most = this.functions.filter((one) => (one.n || one.nOpen) && one.colour === OTHER);
     for (const one of most.sort((a, b) => b.n - a.n)) {
       if (taken.size === OTHER) break;
       let hash = 0;
@@ -181,7 +200,8 @@ class Attempts {
   get oldest() {
     let oldest = Infinity;
     for (const lane of this.lanes.values())
-      if (lane.from < lane.to) oldest = Math.min(oldest, lane.start[lane.from]);
+      oldest = Math.min(oldest, lane.from < lane.to ? lane.start[lane.from] : Infinity,
+                        lane.open ? lane.open.start : Infinity);
     return oldest;
   }
   about(lane, i) {
@@ -197,7 +217,8 @@ _PAINTER: Final = """\
 // Draws lanes: a row of pixels for each, stretched to the height of a bar.
 class Painter {
   constructor(canvas, curve, style) {
-    Object.assign(this, {canvas, curve, style, rows: document.createElement("canvas")});
+    Object.assign(this, {canvas, curve, style, rows: document.createElement("canvas"),
+                         lane: LEAST_LANE});
     this.mix();
   }
   // Takes the colours of the style, which are others on a dark page.
@@ -210,6 +231,15 @@ class Painter {
     this.pixels.push(this.pixels[OTHER]);  // pale
     this.fetchPixel = (rgb(style.getPropertyValue("--soft")) | 0xff000000) >>> 0;
   }
+  // Lanes are as high as the window permits; returns whether that has changed.
+  grow(nLanes, room) {
+    const lane = Math.max(LEAST_LANE, Math.min(MOST_LANE, Math.floor(room / Math.max(nLanes, 1))));
+    const isOther = lane !== this.lane;
+    this.lane = lane;
+    this.line = Math.max(3, Math.round(lane / 7));  // of fetched inputs
+    this.bar = lane - this.line - 3;
+    return isOther;
+  }
   fit(lanes) {
     const ratio = devicePixelRatio || 1, width = Math.round(this.canvas.clientWidth * ratio);
     const size = (canvas, height) => {
@@ -220,7 +250,7 @@ class Painter {
         canvas.style.height = height + "px";
       }
     };
-    size(this.canvas, Math.max(lanes.length, 1) * LANE);
+    size(this.canvas, Math.max(lanes.length, 1) * this.lane);
     size(this.curve, CURVE);
     if (!this.image || this.image.width !== width || this.image.height !== 2 * lanes.length) {
       this.image = width && lanes.length ? new ImageData(width, 2 * lanes.length) : null;
@@ -230,16 +260,18 @@ class Painter {
     }
     return ratio;
   }
-  // `lanes` has null where a row is empty; `colourOf` the colour of each function.
-  draw(lanes, left, shown, colourOf, nThreads) {
+  // `lanes` has null where a row is empty; `colourOf` the colour of each function; `present` is
+  // where bars end of what runs now.
+  draw(lanes, left, shown, colourOf, nThreads, present) {
     const ratio = this.fit(lanes), context = this.canvas.getContext("2d");
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.busy.fill(0);
+    this.present = present;
     if (this.image) this.drawLanes(context, lanes, left, shown, colourOf, ratio);
     this.drawCurve(nThreads, ratio);
   }
   drawLanes(context, lanes, left, shown, colourOf, ratio) {
-    const width = this.canvas.width;
+    const width = this.canvas.width, {lane: high, bar, line} = this;
     this.words.fill(0);
     const scale = width / shown, marks = [];
     lanes.forEach((lane, y) => {
@@ -249,19 +281,41 @@ class Painter {
     context.imageSmoothingEnabled = false;
     lanes.forEach((lane, y) => {
       if (!lane) return;
-      const top = Math.round(y * LANE * ratio);
-      context.drawImage(this.rows, 0, 2 * y, width, 1, 0, top + ratio, width, BAR * ratio);
-      context.drawImage(this.rows, 0, 2 * y + 1, width, 1, 0, top + (BAR + 2) * ratio, width,
-                        2 * ratio);
+      const top = Math.round(y * high * ratio);
+      context.drawImage(this.rows, 0, 2 * y, width, 1, 0, top + ratio, width, bar * ratio);
+      context.drawImage(this.rows, 0, 2 * y + 1, width, 1, 0, top + (bar + 2) * ratio, width,
+                        line * ratio);
+      if (lane.open) this.drawOpen(context, lane.open, top + ratio, left, scale, colourOf, ratio);
     });
     context.fillStyle = context.strokeStyle = this.bad;
     context.lineWidth = 2 * ratio;
     for (const [y, x, end] of marks) {
-      const top = y * LANE * ratio + ratio;
+      const top = y * high * ratio + ratio;
       if (end - x > 6 * ratio)
-        context.strokeRect(x + ratio, top + ratio, end - x - 2 * ratio, (BAR - 2) * ratio);
-      else context.fillRect(x - ratio, top - ratio, 3 * ratio, (BAR + 2) * ratio);
+        context.strokeRect(x + ratio, top + ratio, end - x - 2 * ratio, (bar - 2) * ratio);
+      else context.fillRect(x - ratio, top - ratio, 3 * ratio, (bar + 2) * ratio);
     }
+  }
+  // A bar whose end is open: paler, with a line around all but that.
+  drawOpen(context, {fn, start}, top, left, scale, colourOf, ratio) {
+    const width = this.canvas.width, height = this.bar * ratio;
+    const a = Math.max((start - left) * scale, -4);
+    const b = Math.min((this.present - left) * scale, width);
+    if (b <= a || a >= width) return;
+    const colour = colourOf[fn], thin = 1.5 * ratio;
+    context.fillStyle = context.strokeStyle = this.colours[Math.min(colour, OTHER)];
+    context.globalAlpha = colour > OTHER ? 0.15 : 0.4;
+    context.fillRect(a, top, b - a, height);
+    context.globalAlpha = colour > OTHER ? 0.25 : 1;
+    context.lineWidth = thin;
+    context.beginPath();
+    context.moveTo(b, top + thin / 2);
+    context.lineTo(a + thin / 2, top + thin / 2);
+    context.lineTo(a + thin / 2, top + height - thin / 2);
+    context.lineTo(b, top + height - thin / 2);
+    context.stroke();
+    context.globalAlpha = 1;
+    for (let x = Math.max(Math.round(a), 0); x < b; x++) this.busy[x] += 1;
   }
   paint(lane, y, left, scale, width, colourOf, marks) {
     const bars = 2 * y * width, fetched = bars + width, {words, busy} = this, right = left +

@@ -6,26 +6,14 @@ from typing import Final
 
 from ...protocol import timelines
 from ...protocol.markup import Markup, element, join
+from . import live_page
 from .documents import document
+from .live_page import foot, tools
 
 STYLE: Final = (
     timelines.STYLE
+    + live_page.STYLE
     + """\
-body:has(.stream) { max-width: 120rem; }
-.tools { display: flex; flex-wrap: wrap; gap: .5rem .9rem; align-items: center;
-  margin: 0 0 .8rem; }
-.tools h2 { margin: 0; }
-.tools .shown { color: var(--soft); font-size: .85rem; font-variant-numeric: tabular-nums;
-  margin-left: auto; }
-.tools .keys { display: inline-flex; }
-.tools .keys button { border-radius: 0; margin-left: -1px; min-width: 2.4rem; }
-.tools .keys button:first-child { border-radius: .35rem 0 0 .35rem; margin-left: 0; }
-.tools .keys button:last-child { border-radius: 0 .35rem .35rem 0; }
-#live-button { display: inline-flex; gap: .45rem; align-items: center; }
-#live-button::before { content: ""; width: .55rem; height: .55rem; border-radius: 50%;
-  background: var(--track); border: 1px solid var(--soft); }
-#live-button[aria-pressed=true] { border-color: var(--done); }
-#live-button[aria-pressed=true]::before { background: var(--done); border-color: var(--done); }
 .legend button { border: 0; background: none; padding: 0 .2rem; text-align: left;
   overflow-wrap: anywhere; }
 .legend button:hover { text-decoration: underline; }
@@ -33,7 +21,11 @@ body:has(.stream) { max-width: 120rem; }
 .legend { min-height: 1.3rem; }
 .labels { min-width: 5.5rem; } .labels #labels { display: contents; }
 .labels .host { color: var(--text); font-weight: 600; }
+.labels a { color: inherit; text-decoration: none; }
+.labels a:hover { color: var(--link); text-decoration: underline; }
+.timeline i.cr { border: 2px solid var(--soft); border-right: 0; border-radius: .15rem 0 0 .15rem; }
 .plot { position: relative; min-height: 5.5rem; }
+.plot.on-bar { cursor: pointer; }
 .tip { position: absolute; z-index: 1; pointer-events: none; max-width: min(30rem, 90%);
   background: var(--card); border: 1px solid var(--line); border-radius: .35rem;
   box-shadow: 0 .2rem .8rem rgb(0 0 0 / .18); padding: .4rem .6rem; font-size: .8rem;
@@ -41,11 +33,8 @@ body:has(.stream) { max-width: 120rem; }
 .tip b, .tip span, .tip em { display: block; }
 .tip em { color: var(--error-text); font-style: normal; }
 .tip[hidden] { display: none; }
-kbd { font: .85em ui-monospace, "SF Mono", Menlo, Consolas, monospace; padding: 0 .25rem;
-  border: 1px solid var(--line); border-radius: .25rem; }
 @media (max-width: 40rem) {
   .lanes { gap: .3rem; } .labels { min-width: 3.2rem; }
-  .tools .shown { margin-left: 0; flex-basis: 100%; }
 }
 """
 )
@@ -53,7 +42,7 @@ kbd { font: .85em ui-monospace, "SF Mono", Menlo, Consolas, monospace; padding: 
 
 def stream_page(name: str) -> str:
     """Return the page of a cluster of this name."""
-    content = join(element("section", _tools(), _timeline(), class_="stream"), _foot())
+    content = join(element("section", _tools(), _timeline(), class_="stream"), foot())
     head = join(
         element("link", rel="stylesheet", href="timeline.css"),
         element("script", src="timeline.js", defer=True),
@@ -64,28 +53,14 @@ def stream_page(name: str) -> str:
 
 def _tools() -> Markup:
     buttons = [("out", "−", "show more time"), ("in", "+", "show less time"), ("all", "all", "")]
-    return element(
-        "div",
-        element("h2", "Task stream"),
-        element("button", "Live", type="button", id="live-button", aria_pressed="true"),
-        element(
-            "span",
-            (
-                element("button", text, type="button", id=name, title=title or None)
-                for name, text, title in buttons
-            ),
-            class_="keys",
-            role="group",
-            aria_label="Zoom",
-        ),
-        element(
-            "span",
-            element("span", id="shown"),
-            ", ",
-            element("span", id="seconds"),
-            class_="shown",
-        ),
-        class_="tools",
+    return tools(
+        "Task stream",
+        [
+            element("button", text, type="button", id=name, title=title or None)
+            for name, text, title in buttons
+        ],
+        "Zoom",
+        element("a", "history of this time", id="other", href="history"),
     )
 
 
@@ -116,19 +91,4 @@ def _timeline() -> Markup:
         ),
         element("p", class_="soft more", id="more"),
         class_="timeline",
-    )
-
-
-def _foot() -> Markup:
-    def key(name: str) -> Markup:
-        return element("kbd", name)
-
-    return element(
-        "footer",
-        element("span", id="count", role="status"),
-        element(
-            "span",
-            *("The wheel or ", key("+"), " ", key("−"), " zoom, dragging or "),
-            *(key("←"), " ", key("→"), " move, ", key("0"), " shows all, ", key("End"), " is live"),
-        ),
     )

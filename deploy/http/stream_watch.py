@@ -12,7 +12,7 @@ import os
 import re
 import time
 from contextlib import aclosing
-from typing import Final
+from typing import Any, Final
 
 from ...protocol.ring import Ring
 from .attempt_columns import AttemptColumns, answer_of
@@ -45,6 +45,8 @@ class StreamWatch:
         self._chunks: Ring[tuple[bytes, int]] = Ring(MAX_ROWS, MAX_BYTES)
         self._cursor = ""
         self._n_missed = 0
+        #: of the attempts that run now: host, worker, address, thread, key, function, start
+        self._running: list[list[Any]] = []
         #: the scheduler's time when it was read last, and the time here
         self._read_at = 0.0, 0.0
 
@@ -77,6 +79,7 @@ class StreamWatch:
             "now": unix_s + time.monotonic() - here_s,
             # Attempts that ended while nobody read, or too fast, since this process began.
             "n_missed": self._n_missed,
+            "running": self._running,
             # Attempts that were forgotten here before this browser asked for them.
             "n_late": start - wanted,
         }
@@ -102,6 +105,7 @@ class StreamWatch:
             async for page in pages:
                 self._cursor = page["cursor"]
                 self._n_missed += page["n_missed"]
+                self._running = page.get("running", self._running)
                 self._read_at = page["now_unix_s"], time.monotonic()
                 for report in page["reports"]:
                     columns.add(report, page["to_unix_s"] + report["offset_s"])

@@ -10,6 +10,7 @@ def report(*keys, worker="w", **more):
     n = len(keys)
     return {
         "worker": worker,
+        "address": f"tcp://{worker}",
         "host": "here",
         "offset_s": 0.0,
         "keys": [*keys],
@@ -36,9 +37,9 @@ def chunk_of(*reports, to_unix_s=0.0):
 def test_a_chunk_has_the_times_of_attempts_and_no_columns_without_numbers():
     rows = rows_of(chunk_of(report("a", "bé", threads=[0, 3]), to_unix_s=1_700_000_000.0))
     assert rows == [
-        {"key": "a", "lane": ("here", "w", 0), "function": "load", "raised": None}
+        {"key": "a", "lane": ("here", "w", "tcp://w", 0), "function": "load", "raised": None}
         | {"stop": 1_700_000_001.0, "duration": 500.0},
-        {"key": "bé", "lane": ("here", "w", 3), "function": "sum", "raised": None}
+        {"key": "bé", "lane": ("here", "w", "tcp://w", 3), "function": "sum", "raised": None}
         | {"stop": 1_700_000_002.0, "duration": 1000.0},
     ]
 

@@ -28,7 +28,8 @@ BAR = """(() => {
   Object.assign(canvas, {width: shown.width, height: shown.height});
   const context = canvas.getContext('2d', {willReadFrequently: true});
   context.drawImage(shown, 0, 0);
-  const row = context.getImageData(0, 16 * %d + 6, canvas.width, 1).data;
+  const high = document.querySelector('.timeline').dataset.lane;
+  const row = context.getImageData(0, high * %d + 6, canvas.width, 1).data;
   for (let x = 0; x < canvas.width; x++) if (row[4 * x + 3] > 0) return x;
   return null;
 })()"""
@@ -45,8 +46,10 @@ PIXELS = """(() => {
     return found;
   };
   const isRed = ([r, g, b]) => r > 180 && g < 100 && b < 100;
-  return %s.map((lane) => [pixels(16 * lane + 6).length > 0, pixels(16 * lane + 14).length > 0,
-                           pixels(16 * lane + 6).some(isRed)]);
+  const high = Number(document.querySelector('.timeline').dataset.lane);
+  return %s.map((lane) => [pixels(high * lane + 6).length > 0,
+                           pixels(high * lane + high - 2).length > 0,
+                           pixels(high * lane + 6).some(isRed)]);
 })()"""
 #: The first question has this answer, and no other one is answered.
 ANSWERED = """let nAsked = 0;
@@ -131,11 +134,12 @@ async def press(page, key):
 
 async def point(page, lane, x):
     """Point at a lane."""
-    top, left = await page.js(
-        "(({top, left}) => [top, left])(document.querySelector('#lanes').getBoundingClientRect())"
+    top, left, high = await page.js(
+        "(({top, left}) => [top, left, Number(document.querySelector('.timeline').dataset.lane)])"
+        "(document.querySelector('#lanes').getBoundingClientRect())"
     )
     await page.call(
-        "Input.dispatchMouseEvent", type="mouseMoved", x=left + x, y=top + 16 * lane + 6
+        "Input.dispatchMouseEvent", type="mouseMoved", x=left + x, y=top + high * lane + 6
     )
 
 
