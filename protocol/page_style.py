@@ -86,6 +86,13 @@ svg.bar { display: block; height: .55rem; width: 100%; border-radius: .3rem;
 svg .done { fill: var(--done); } svg .run { fill: var(--run); } svg .fail { fill: var(--fail); }
 svg .full { fill: var(--full); }
 td .bar + span { color: var(--soft); font-size: .85rem; white-space: nowrap; }
+svg.spark { display: block; width: 100%; height: 1.9rem; overflow: visible; }
+.spark path { fill: none; stroke: none; }
+.spark .line { stroke-width: 1.6px; vector-effect: non-scaling-stroke; stroke-linejoin: round; }
+.spark .below { opacity: .2; }
+.of-done .line { stroke: var(--done); } .of-done .below { fill: var(--done); }
+.of-run .line { stroke: var(--run); } .of-run .below { fill: var(--run); }
+.of-full .line { stroke: var(--full); } .of-full .below { fill: var(--full); }
 .more { margin: .6rem 0 0; }
 main > p.soft { font-size: .85rem; }
 footer { color: var(--soft); font-size: .85rem; display: flex; flex-wrap: wrap; gap: .2rem 1.5rem;

@@ -162,6 +162,7 @@ class StatusPage(BrowserPage):
         watch = self.site.watch
         overview = await watch.overview.get()
         workers, clients = await watch.workers.get(), await watch.clients.get()
+        await self.site.history.read()
         return html.status_page(self.content(overview, workers, clients))
 
     def content(
@@ -181,6 +182,7 @@ class StatusPage(BrowserPage):
             total_rate=watch.rates.total,
             as_of=watch.as_of,
             refresh_s=REFRESH_S,
+            history=self.site.history.history,
         )
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote
 
 from ...protocol.markup import Content, Markup, element, join
 from ...protocol.rates import SeenRate
 from ...protocol.tables import NARROW, THIN, Column, as_table, spaced, tile
 from ...protocol.wording import counted, lasting, named_with_user, rated, sized
+from ..overview.history import ClusterHistory
 from ..overview.wording import (
     cpu_text,
     mean_time,
@@ -25,6 +27,7 @@ from ..overview.wording import (
     worker_state_text,
 )
 from .documents import document, live_switch
+from .sparkline import sparkline
 
 Info = Mapping[str, Any]
 
@@ -32,9 +35,13 @@ Info = Mapping[str, Any]
 MAX_WORKERS: Final = 20
 MAX_FUNCTIONS: Final = 20
 MAX_CLIENTS: Final = 20
+MAX_GROUPS: Final = 20
 #: Parts of the memory limit from which a bar is in another colour.
 _HIGH: Final = 0.8
 _FULL: Final = 0.95
+#: The part of time of the small lines, seconds, and how many points they have.
+_SPARK_S: Final = 300.0
+_SPARK_N: Final = 100
 #: Emphasis of the states of workers.
 _STATES: Final = {
     "away": "bad",
@@ -58,6 +65,7 @@ class PageContent:
         total_rate: of all tasks.
         as_of: the time of the overview, for display.
         refresh_s: the page is fetched again so often.
+        history: the last hour.
     """
 
     overview: Info
@@ -67,6 +75,7 @@ class PageContent:
     total_rate: SeenRate = (None, None)
     as_of: str = ""
     refresh_s: float = 2.0
+    history: ClusterHistory = field(default_factory=ClusterHistory)
 
 
 # --- Pages ----------------------------------------------------------------------------------------
@@ -87,7 +96,7 @@ def status_page(shown: PageContent) -> str:
         _tiles(shown),
         _functions(shown),
         _workers_at_top(shown),
-        _failures(info["failures"]),
+        _failures(info["failure_groups"], info["totals"]["failed"]),
         _clients(shown),
         _totals(info),
         _foot(shown),
@@ -163,7 +172,7 @@ def _tiles(shown: PageContent) -> Markup:
     busy = info["threads_busy"] / info["threads"] if info["threads"] else 0.0
     return element(
         "dl",
-        tile("Tasks left", spaced(n_left), "", left),
+        tile("Tasks left", spaced(n_left), "", left, _spark_of_tasks(shown.history)),
         tile(
             "Throughput",
             _rate(per_second),
@@ -173,23 +182,56 @@ def _tiles(shown: PageContent) -> Markup:
             else f"about {lasting(eta_s)} left"
             if n_left and eta_s is not None
             else "",
+            _spark_of_rate(shown.history),
         ),
         tile(
             "Workers",
             spaced(n_workers["running"]),
             f" with {counted(info['threads'], 'thread')}",
             ", ".join(others) or f"{spaced(info['threads_busy'])} threads busy",
-            _bar([(busy, "run")], f"{busy:.0%} of the threads are busy"),
+            join(
+                _bar([(busy, "run")], f"{busy:.0%} of the threads are busy"),
+                _spark_of_cpu(shown.history, info["threads"]),
+            ),
         ),
         tile(
             "Memory of workers",
             sized(memory["resident"]),
             limit,
             f"{sized(memory['managed'])} in results",
-            _memory_bar(memory["managed"], memory["resident"], memory["limit"]) if share else None,
+            join(
+                _memory_bar(memory["managed"], memory["resident"], memory["limit"])
+                if share
+                else None,
+                _spark_of_memory(shown.history, memory["limit"]),
+            ),
         ),
         class_="tiles",
     )
+
+
+def _spark_of_tasks(history: ClusterHistory) -> Markup | None:
+    names = ("processing", "queued", "waiting")
+    columns = [history.levels(name, _SPARK_N, _SPARK_S) for name in names]
+    left = [*map(sum, zip(*columns, strict=True))]
+    return sparkline(left, _SPARK_N, "full", "Tasks left, last 5 minutes")
+
+
+def _spark_of_rate(history: ClusterHistory) -> Markup | None:
+    rates = history.rates("completed", _SPARK_N, _SPARK_S)
+    return sparkline(rates, _SPARK_N, "done", "Tasks per second, last 5 minutes")
+
+
+def _spark_of_cpu(history: ClusterHistory, n_threads: int) -> Markup | None:
+    cores = history.rates("cpu_us", _SPARK_N, _SPARK_S, unit=1e6)
+    return sparkline(cores, _SPARK_N, "run", "CPU of workers, last 5 minutes", n_threads)
+
+
+def _spark_of_memory(history: ClusterHistory, limit: int) -> Markup | None:
+    names = ("managed", "unmanaged")
+    columns = [history.levels(name, _SPARK_N, _SPARK_S) for name in names]
+    used = [*map(sum, zip(*columns, strict=True))]
+    return sparkline(used, _SPARK_N, "run", "Memory of workers, last 5 minutes", limit)
 
 
 def _n_running(function: Info) -> int:
@@ -254,19 +296,29 @@ def _functions(shown: PageContent) -> Markup:
     return _table_section("Progress", "", _FUNCTIONS, rows, more)
 
 
+def _key(failure: Info) -> Content:
+    address = f"task?key={quote(failure['key'], safe='')}"
+    return element("a", element("code", failure["key"]), href=address)
+
+
 _FAILURES: Final = (
-    Column("When", lambda f: _ago(f["age_s"]), "when"),
+    Column("Times", lambda f: spaced(f["n"]), "n"),
     Column("Function", lambda f: f["function"], "name"),
-    Column("What was raised", lambda f: f["text"], "text", emphasis=lambda f: "bad"),
-    Column("Key", lambda f: element("code", f["key"]), least_width=NARROW),
+    Column("What was raised last", lambda f: f["text"], "text", emphasis=lambda f: "bad"),
+    Column("When", lambda f: _ago(f["age_s"]), "when"),
+    Column("Key", _key),
     Column("Worker", lambda f: f["worker"], least_width=NARROW),
 )
 
 
-def _failures(failures: Sequence[Info]) -> Markup:
-    if not failures:
+def _failures(groups: Sequence[Info], n_failed: int) -> Markup:
+    """Return the failures by function and type, each with the last of its kind."""
+    if not groups:
         return _section("Failures", "No task has failed.")
-    return _table_section("Failures", f"the last {len(failures)}", _FAILURES, failures)
+    n_more = len(groups) - MAX_GROUPS
+    more = counted(n_more, "more kind") if n_more > 0 else ""
+    note = f"{counted(n_failed, 'task')}, by function and type"
+    return _table_section("Failures", note, _FAILURES, groups[:MAX_GROUPS], more)
 
 
 _CLIENTS: Final = (

@@ -77,16 +77,9 @@ def overview(state: SchedulerState) -> dict[str, Any]:
         "totals": _totals(state),
         "functions": _functions(state, tasks, with_work),
         "failures": [
-            {
-                "key": failure.key,
-                "function": failure.function,
-                "kind": failure.kind,
-                "text": failure.text,
-                "worker": failure.worker,
-                "age_s": state.now - failure.when,
-            }
-            for failure in reversed(recent_of(state).failures)
+            failure.described(state.now) for failure in reversed(recent_of(state).failures)
         ],
+        "failure_groups": recent_of(state).described_groups(state.now),
         "health": judge(_signs(state, tasks, desired.at_workers, with_work)),
     }
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from ..records.tasks import SchedulerTask
     from ..state import SchedulerState
 
-#: Failures that are remembered.
+#: Failures that are remembered, and groups of them.
 MAX_FAILURES: Final = 20
+MAX_GROUPS: Final = 50
 #: Characters of the text of one.
 MAX_TEXT: Final = 200
 
@@ -36,21 +37,60 @@ class RecentFailure:
     #: name of the worker, "" = none
     worker: str
 
+    def described(self, now: float) -> dict[str, Any]:
+        """Return it as a map for an answer."""
+        return {
+            "key": self.key,
+            "function": self.function,
+            "kind": self.kind,
+            "text": self.text,
+            "worker": self.worker,
+            "age_s": now - self.when,
+        }
+
+
+@dataclass(slots=True)
+class FailureGroup:
+    """The failures of a function that have one type: how many, and the last one."""
+
+    n: int
+    last: RecentFailure
+
 
 class Recent:
     """The notes."""
 
-    __slots__ = ("failures", "load", "measurements", "workerless_since")
+    __slots__ = ("failures", "groups", "load", "measurements", "workerless_since")
 
     def __init__(self) -> None:
         #: the last ones, newest last
         self.failures: deque[RecentFailure] = deque(maxlen=MAX_FAILURES)
+        #: {(function, type)}: those that failed last come last
+        self.groups: dict[tuple[str, str], FailureGroup] = {}
         #: since when no worker takes tasks, while `SchedulerState.staying` is empty; None = since
         #: the start
         self.workerless_since: float | None = None
         self.load = Load()
         #: the measurements that the shell made last, for the metrics
         self.measurements: dict[str, Any] = {}
+
+    def note(self, failure: RecentFailure, kind: str) -> None:
+        """Remember a failure of this type."""
+        self.failures.append(failure)
+        name = failure.function, kind
+        group = self.groups.pop(name, None) or FailureGroup(0, failure)
+        group.n += 1
+        group.last = failure
+        self.groups[name] = group
+        if len(self.groups) > MAX_GROUPS:
+            del self.groups[next(iter(self.groups))]
+
+    def described_groups(self, now: float) -> list[dict[str, Any]]:
+        """Describe the groups, the one that failed last first."""
+        return [
+            {"type": kind, "n": group.n, **group.last.described(now)}
+            for (_, kind), group in reversed(self.groups.items())
+        ]
 
 
 def recent_of(state: SchedulerState) -> Recent:
@@ -67,7 +107,7 @@ def _on_task_failed(
         worker = _text(failure[3])
     function = task.group.prefix.name
     last = RecentFailure(state.now, task.key, function, kind, text, worker)
-    recent_of(state).failures.append(last)
+    recent_of(state).note(last, type_of(failure))
     state.report(
         "task-failed", key=task.key, function=function, kind=kind, text=text, worker=worker
     )
@@ -83,6 +123,12 @@ def _on_tick(state: SchedulerState, tick: SchedulerTick) -> None:
         recent_of(state).measurements = tick.measurements
     if tick.load is not None:
         recent_of(state).load = tick.load
+
+
+def type_of(failure: Failure) -> str:
+    """Return the type of what was raised, or the kind of a failure without one."""
+    is_exception = failure[0] == "exception" and len(failure) > 3
+    return _text(failure[3] if is_exception else failure[0])[:MAX_TEXT]
 
 
 def text_of(failure: Failure) -> str:

@@ -48,7 +48,7 @@ def worker(name="w", **changes):
 
 
 def failure(**changes):
-    row = {"key": "k", "function": "f", "kind": "exception", "text": "E", "worker": "w"}
+    row = {"key": "k", "function": "f", "type": "E", "n": 1, "text": "E", "worker": "w"}
     return row | {"age_s": 60.0} | changes
 
 
@@ -93,7 +93,7 @@ def test_texts_of_users_never_become_elements_or_attributes():
             host=HOSTILE,
             n_clients=1,
             functions=[function(HOSTILE, n_unfinished=1)],
-            failures=[failure(key=HOSTILE, function=HOSTILE, text=HOSTILE, worker=HOSTILE)],
+            failure_groups=[failure(key=HOSTILE, function=HOSTILE, text=HOSTILE, worker=HOSTILE)],
             health=[{"level": "error", "code": "x", "text": HOSTILE}],
         ),
         workers={HOSTILE: worker(HOSTILE, host=HOSTILE)},

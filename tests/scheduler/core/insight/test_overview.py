@@ -52,7 +52,7 @@ def test_an_empty_cluster_has_the_whole_shape(board):
     assert set(info) == {
         "name", "version", "python", "host", "pid", "epoch", "uptime_s", "recovering", "tasks",
         "n_workers", "threads", "threads_busy", "memory", "n_clients", "desired_workers", "cpu_s",
-        "loop_lag_s", "totals", "functions", "failures", "health",
+        "loop_lag_s", "totals", "functions", "failures", "failure_groups", "health",
     }  # fmt: skip
 
 
@@ -118,6 +118,23 @@ def test_functions_with_most_unfinished_tasks_come_first_and_the_rest_is_other(b
     assert described[-1]["name"] == "other"
     assert described[-1]["n_finished"] == 5
     assert sum(f["n_finished"] for f in described) == n
+
+
+def test_failures_are_grouped_by_function_and_type_the_last_first(board):
+    alice, w = board.client("alice"), board.worker("w", nthreads=9)
+    board.send(alice, graph("a b c", function="load"), graph("d", function="sum"))
+    raised = {"a": "ValueError", "b": "KeyError", "d": "ValueError", "c": "KeyError"}
+    for key, kind in raised.items():
+        attempts = [board.attempt(key)]
+        failures = [["exception", key, "builtins", kind, f"{key} is missing"]]
+        board.send(w, m.AttemptsErred(attempts=attempts, durations_us=[1], failures=failures))
+    groups = overview(board.state)["failure_groups"]
+    assert [(one["function"], one["type"], one["n"], one["key"]) for one in groups] == [
+        ("load", "KeyError", 2, "c"),
+        ("sum", "ValueError", 1, "d"),
+        ("load", "ValueError", 1, "a"),
+    ]
+    assert groups[0]["text"] == "KeyError: c is missing"
 
 
 def test_failures_are_the_last_ones_newest_first_in_one_short_line(board):
