@@ -19,8 +19,8 @@ from .options import Count, time_option
 @click.option(
     "--plain",
     is_flag=True,
-    help="Print lines one below the other, without colours and keys. Default where the output or "
-    "the input is not a terminal.",
+    help="Print lines one below the other, without colours and keys, until Ctrl-C. Where the "
+    "output is not a terminal, they are printed once unless this or -n is given.",
 )
 @click.option("-n", "n", type=Count(1), help="With plain lines: end after so many looks.")
 def top(chosen: Chosen, interval: float, plain: bool, n: int | None) -> None:
@@ -43,6 +43,8 @@ def top(chosen: Chosen, interval: float, plain: bool, n: int | None) -> None:
     if plain or not is_terminal:
         from .status_watch import print_repeatedly
 
+        if n is None and not plain and not sys.stdout.isatty():
+            n = 1  # `weft top | grep ...` ends; --plain goes on
         chosen.find()  # without a scheduler there is one error, not one in each look
         print_repeatedly(chosen.find, max(interval, 0.5), False, n, is_screen=False)
         return

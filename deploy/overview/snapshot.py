@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...protocol.rates import Rate, SeenRate
+from .history import ClusterHistory
 from .wording import n_unfinished, short_number, short_time
 
 #: A lower rate would be shown as 0.
@@ -48,6 +49,7 @@ class Snapshot:
         down: why the scheduler does not answer; "" if it does.
         rates: of its tasks.
         cpu_share: the part of a core that the scheduler uses; None before the second answer.
+        history: the last hour, if it is asked for.
     """
 
     address: str = ""
@@ -56,6 +58,7 @@ class Snapshot:
     down: str = ""
     rates: ClusterRates = field(default_factory=ClusterRates)
     cpu_share: float | None = None
+    history: ClusterHistory = field(default_factory=ClusterHistory)
     #: (time, processor seconds, epoch) of the last answer
     _cpu: tuple[float, float, int] | None = None
 

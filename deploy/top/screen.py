@@ -16,6 +16,7 @@ from rich.text import Text
 from ...protocol.tables import NARROW, WIDE, Column
 from ...protocol.wording import counted, sized
 from ..overview.columns import COUNTS, MEAN_TIME
+from ..overview.history import spark_text
 from ..overview.snapshot import Snapshot
 from ..overview.wording import (
     cpu_text,
@@ -38,6 +39,7 @@ from .view import (
     FAILURES,
     FILTERING,
     FUNCTIONS,
+    HOSTS,
     READING,
     TABS,
     WORKERS,
@@ -56,6 +58,10 @@ _STATE_STYLES: Final = {
     "away": "bold red",
 }
 _BAR_WIDTH: Final = 10
+#: Characters of the small lines of the last minutes, and the time that one stands for, seconds.
+_LEAST_SPARK: Final = 8
+_MAX_SPARK: Final = 40
+_SPARK_STEP_S: Final = 5.0
 _KEYS: Final = "tab table  s order  / filter  e explain  r retire  h help  q quit"
 #: Lines of the health and texts that are shown, at most.
 _N_HEALTH: Final = 4
@@ -115,6 +121,7 @@ def _head(snapshot: Snapshot, width: int) -> list[Text]:
         _line(f"memory  {used_memory_text(o)}", width),
         _line(f"tasks   {states_text(o['tasks'])}", width),
         _line(f"rate    {snapshot.progress or _no_rate(snapshot)}", width),
+        *_sparks(snapshot, width),
     ]
     if snapshot.down:
         lines.append(_line(f"down: {snapshot.down}; trying again", width, _STYLES["error"]))
@@ -125,6 +132,28 @@ def _head(snapshot: Snapshot, width: int) -> list[Text]:
             if line["level"] != "ok"
         ]
     return lines
+
+
+def _sparks(snapshot: Snapshot, width: int) -> list[Text]:
+    """Return the line of the last minutes, if it has room and there is something to show."""
+    history, o = snapshot.history, snapshot.overview
+    n = min((width - 42) // 3, _MAX_SPARK)
+    if n < _LEAST_SPARK or len(history.samples) < 3:
+        return []
+    seconds = n * _SPARK_STEP_S
+    rates = history.rates("completed", n, seconds)
+    cores = history.rates("cpu_us", n, seconds, unit=1e6)
+    managed, other = (history.levels(name, n, seconds) for name in ("managed", "unmanaged"))
+    used = [*map(sum, zip(managed, other, strict=True))]
+    line = Text(f"{short_time(seconds):<7} ", no_wrap=True, overflow="ellipsis")
+    for name, values, most, style in (
+        ("tasks/s", rates, 0.0, "green"),
+        ("cpu", cores, o["threads"], "cyan"),
+        ("memory", used, o["memory"]["limit"], "magenta"),
+    ):
+        line.append(f"{name} ", "dim").append(spark_text(values, n, most), style).append("   ")
+    line.truncate(width, overflow="ellipsis")
+    return [line]
 
 
 def _no_rate(snapshot: Snapshot) -> str:
@@ -187,6 +216,15 @@ _COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         Column("of limit", _memory, least_width=NARROW),
         Column("host", itemgetter("host"), least_width=WIDE),
         Column("seen", lambda w: short_time(w["last_seen_s"]), "n", WIDE),
+    ),
+    HOSTS: (
+        Column("host", itemgetter("name"), "name"),
+        Column("workers", lambda h: str(h["n_workers"]), "n"),
+        Column("tasks", lambda h: f"{h['n_processing']}/{h['nthreads']}", "n"),
+        Column("cpu", cpu_text, "n"),
+        Column("memory", _memory_bar),
+        Column("results", lambda h: sized(h["nbytes"]) if h["nbytes"] else "", "n", NARROW),
+        Column("of limit", _memory, least_width=NARROW),
     ),
     FUNCTIONS: (
         *COUNTS,

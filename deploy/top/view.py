@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ..overview.snapshot import Snapshot
 from ..overview.wording import memory_share, worker_state
 
-WORKERS, FUNCTIONS, FAILURES = "workers", "functions", "failures"
-TABS: Final = (WORKERS, FUNCTIONS, FAILURES)
+WORKERS, HOSTS, FUNCTIONS, FAILURES = "workers", "hosts", "functions", "failures"
+TABS: Final = (WORKERS, HOSTS, FUNCTIONS, FAILURES)
 
 #: What the keyboard sends for keys without a character.
 UP, DOWN, PAGE_UP, PAGE_DOWN = "<up>", "<down>", "<page up>", "<page down>"
@@ -67,6 +67,13 @@ ORDERS: Final[dict[str, tuple[SortOrder, ...]]] = {
         SortOrder("tasks", lambda w: w["n_processing"], True),
         SortOrder("results", lambda w: w["nbytes"], True),
         SortOrder("seen", lambda w: w["last_seen_s"], True),
+    ),
+    HOSTS: (
+        SortOrder("name", lambda h: natural(h["name"]), False),
+        SortOrder("memory", memory_share, True),
+        SortOrder("cpu", lambda h: h["metrics"]["cpu"], True),
+        SortOrder("tasks", lambda h: h["n_processing"], True),
+        SortOrder("results", lambda h: h["nbytes"], True),
     ),
     FUNCTIONS: (
         SortOrder("unfinished", lambda f: f["n_unfinished"], True),
@@ -136,6 +143,8 @@ class View:
         found: list[Row]
         if self.tab == WORKERS:
             found = list(snapshot.workers.values())
+        elif self.tab == HOSTS:
+            found = by_host(snapshot.workers.values())
         else:
             found = list(snapshot.overview.get(self.tab, []))
         wanted = self.typed if self.mode == FILTERING else self.filters[self.tab]
@@ -238,22 +247,41 @@ class View:
         self.mode, self.page, self.offset = READING, text, 0
 
 
+#: What is summed over the workers of a host.
+_SUMMED: Final = ("nthreads", "n_processing", "memory_limit", "nbytes")
+
+
+def by_host(workers: Iterable[Row]) -> list[Row]:
+    """Return a row for each host, with the sums over its workers."""
+    hosts: dict[str, dict[str, Any]] = {}
+    for worker in workers:
+        name = str(worker["host"])
+        empty = {"name": name, "n_workers": 0, **dict.fromkeys(_SUMMED, 0)}
+        host = hosts.setdefault(name, {**empty, "metrics": {"rss": 0, "cpu": 0}})
+        host["n_workers"] += 1
+        for summed in _SUMMED:
+            host[summed] += worker[summed]
+        for metric in host["metrics"]:
+            host["metrics"][metric] += worker["metrics"].get(metric, 0)
+    return [*hosts.values()]
+
+
 def id_of(tab: str, row: Row) -> str:
     """Return what a row is known by from one snapshot to the next."""
-    return str(row[{WORKERS: "id", FUNCTIONS: "name", FAILURES: "key"}[tab]])
+    return str(row[{WORKERS: "id", HOSTS: "name", FUNCTIONS: "name", FAILURES: "key"}[tab]])
 
 
 def text_of(tab: str, row: Row) -> str:
     """Return the text of a row that a filter looks at."""
     if tab == WORKERS:
         return f"{row['name']} {row['host']} {worker_state(row)}"
-    if tab == FUNCTIONS:
+    if tab in (HOSTS, FUNCTIONS):
         return str(row["name"])
     return f"{row['key']} {row['function']} {row['worker']} {row['kind']} {row['text']}"
 
 
 HELP: Final = """\
-tab        the next table: workers, functions, failures
+tab        the next table: workers, hosts, functions, failures
 s          the next order of the rows
 /          filter the rows by a text; enter keeps it, escape removes it
 ↑ ↓ j k    choose a row

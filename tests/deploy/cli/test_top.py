@@ -53,6 +53,8 @@ def test_the_screen_follows_the_cluster_and_obeys_the_keys(cluster, tmp_path):
         top.press("\x1bs")
         top.wait_for("w-0", "by memory")
         top.press("\t")
+        top.wait_for("[hosts]", "1 host")
+        top.press("\t")
         top.wait_for("[functions]", "nap", "per second")
         top.press("\t")
         top.wait_for("[failures]", "ValueError: oops")
@@ -107,6 +109,8 @@ def test_without_a_terminal_there_are_plain_lines(cluster, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count(" at tcp://") == 2
     assert "\x1b" not in done.stdout
+    done = run("top", folder=tmp_path)  # it ends: `weft top | grep queued`
+    assert (done.returncode, done.stdout.count(" at tcp://")) == (0, 1)
     with terminal("top", "--plain", "-n", "1", folder=tmp_path) as top:
         assert top.wait() == 0
         assert b"\x1b" not in top.written

@@ -9,10 +9,11 @@ from rich.console import Console
 
 from tests.deploy.top.samples import snapshot
 from weft.deploy.cli.status_text import describe_status, exit_code
+from weft.deploy.overview.history import spark_text
 from weft.deploy.overview.snapshot import Snapshot
 from weft.deploy.overview.wording import memory_text, short_number, short_time
 from weft.deploy.top.screen import draw
-from weft.deploy.top.view import FAILURES, FUNCTIONS, View
+from weft.deploy.top.view import FAILURES, FUNCTIONS, HOSTS, View
 
 
 def drawn(shown: Snapshot, view: View, width: int = 120, height: int = 24) -> str:
@@ -31,7 +32,7 @@ def test_the_screen_has_the_cluster_the_workers_and_the_keys():
     assert "4 GiB of 16 GiB, 3 GiB in results" in text
     assert "1 500 queued, 4 processing, 70 000 done (kept in memory), 2 failed" in text
     assert "100 tasks/s, 1 504 left for about 15 s" in text
-    assert "[workers]  functions  failures   12 workers, sorted by name" in text
+    assert "[workers]  hosts  functions  failures   12 workers, sorted by name" in text
     (row,) = [line for line in lines if line.startswith("w-10 ")]
     assert {"idle", "0/2", "10", "━─────────", "10%", "host1"} <= set(row.split())
     assert lines[-1].startswith("tab table  s order")
@@ -46,7 +47,7 @@ def test_a_worker_that_leaves_shows_what_it_still_has():
 
 @pytest.mark.parametrize("width", [20, 40, 60, 79, 80, 100, 200])
 @pytest.mark.parametrize("height", [8, 12, 24])
-@pytest.mark.parametrize("tab", ["workers", FUNCTIONS, FAILURES])
+@pytest.mark.parametrize("tab", ["workers", HOSTS, FUNCTIONS, FAILURES])
 def test_no_line_is_wider_and_the_screen_no_higher_than_the_terminal(width, height, tab):
     lines = drawn(snapshot(40), View(tab=tab), width, height).split("\n")
     assert max(map(len, lines)) <= width
@@ -191,3 +192,34 @@ def test_numbers_are_short(n, expected):
 def test_memory_has_its_limit_if_there_is_one():
     assert memory_text(0, 0) == "0 B"
     assert memory_text(2 << 30, 4 << 30) == "2 GiB of 4 GiB"
+
+
+def test_hosts_have_the_sums_over_their_workers():
+    text = drawn(snapshot(12), View(tab=HOSTS))
+    rows = [line.split() for line in text.splitlines() if line.startswith("host")]
+    assert rows[0][:3] == ["host", "workers", "tasks"]
+    n_workers = {row[0]: int(row[1]) for row in rows[1:]}
+    assert sum(n_workers.values()) == 12
+    assert len(n_workers) > 1
+
+
+def test_the_last_minutes_are_small_lines_above_the_table():
+    shown = snapshot()
+    columns = {
+        "at_ms": [0, 5000, 10_000, 15_000],
+        "completed": [0, 0, 100, 150],
+        "cpu_us": [0, 0, 30_000_000, 30_000_000],
+        "managed": [0, 0, 0, 8 << 30],
+        "unmanaged": [0, 0, 0, 8 << 30],
+    }
+    shown.history.take({"columns": columns, "cursor": "7.4", "is_new": True, "to_unix_s": 0.0})
+    (line,) = [line for line in drawn(shown, View(), 72).splitlines() if "tasks/s  " in line]
+    assert line.split() == ["50", "s", "tasks/s", "▁█▅", "cpu", "▁█▁", "memory", "▁▁▁█"]
+    assert not [line for line in drawn(shown, View(), 60).splitlines() if "▁" in line]
+
+
+def test_a_small_line_is_flat_where_nothing_happens_and_blank_where_nothing_is_known():
+    assert spark_text([0.0, 0.0], 4) == "  ▁▁"
+    assert spark_text([1.0, 2.0, 4.0, 8.0], 3) == "▃▅█"
+    assert spark_text([4.0], 1, 8.0) == "▅"
+    assert spark_text([1.0], 0) == ""

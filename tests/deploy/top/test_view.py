@@ -107,7 +107,7 @@ def test_a_task_is_explained_by_its_key_or_from_a_failure():
     assert press(view, ["e", *" inc-1 ", ENTER]) == Explain("inc-1")
     assert press(view, ["e", ENTER]) is None
     assert press(view, ["e", "x", ESCAPE]) is None
-    assert press(view, [TAB, TAB, "j", "e"]) == Explain("train-0a1b")
+    assert press(view, [TAB, TAB, TAB, "j", "e"]) == Explain("train-0a1b")
 
 
 def test_a_text_is_scrolled_and_left_by_any_other_key():
@@ -125,10 +125,10 @@ def test_quitting_and_the_tables():
     view = View()
     assert press(view, ["q"]) == Quit()
     tabs = []
-    for _ in range(3):
+    for _ in range(4):
         tabs.append(view.tab)
         press(view, [TAB])
-    assert tabs == ["workers", "functions", "failures"]
+    assert tabs == ["workers", "hosts", "functions", "failures"]
     assert view.tab == "workers"
 
 
