@@ -40,6 +40,9 @@ def fire_and_forget(obj: Any) -> None:
         TypeError: there are other objects among them.
         ValueError: a future was released.
         ClientClosed: the client of a future is closed.
+
+    Example:
+        >>> weft.fire_and_forget(client.submit(abs, -1))
     """
     found: dict[Engine, dict[FutureState, None]] = {}
     for future in futures_in(obj, "fire_and_forget"):

@@ -252,6 +252,11 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
 
         Args:
             submit_options: see `weft.Executor`.
+
+        Example:
+            >>> with client.get_executor() as executor:
+            ...     list(executor.map(pow, [1, 2, 3], [2, 2, 2]))
+            [1, 4, 9]
         """
         return Executor(client=self, **submit_options)
 

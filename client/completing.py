@@ -167,7 +167,18 @@ class as_completed(Waited[Result, Mode]):
     # --- Which futures ----------------------------------------------------------------------------
 
     def add(self, future: Future) -> None:
-        """Wait for this future too."""
+        """Wait for this future too.
+
+        Example:
+            >>> search = weft.as_completed(client.map(abs, [-1, -2]), with_results=True)
+            >>> found = []
+            >>> for future, result in search:
+            ...     found.append(result)
+            ...     if result == 2:
+            ...         search.add(client.submit(abs, -3))
+            >>> sorted(found)
+            [1, 2, 3]
+        """
         self.update([future])
 
     def update(self, futures: Iterable[Future]) -> None:

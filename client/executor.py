@@ -67,6 +67,11 @@ class Executor(futures.Executor):
 
     Raises:
         ValueError: max_workers is less than one, or was given with a client.
+
+    Example:
+        >>> with weft.Executor(2) as executor:           # two worker processes, which end with it
+        ...     executor.submit(pow, 2, 10).result()
+        1024
     """
 
     def __init__(
@@ -167,6 +172,11 @@ class Executor(futures.Executor):
 
         Raises:
             TimeoutError: by the iterator: a result was not there in time.
+
+        Example:
+            >>> with client.get_executor() as executor:
+            ...     list(executor.map(pow, range(4), [2] * 4, chunksize=2))
+            [0, 1, 4, 9]
         """
         calls = self._calls
         calls.check_open()

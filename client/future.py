@@ -93,7 +93,14 @@ class Future(_Reference, Waited[Result, Mode]):
     executor = client
 
     def done(self) -> bool:
-        """Return whether the task has finished, failed, or was cancelled or lost."""
+        """Return whether the task has finished, failed, or was cancelled or lost.
+
+        Example:
+            >>> future = client.submit(pow, 2, 10)
+            >>> done, _ = weft.wait(future)
+            >>> future.done(), future.status
+            (True, 'finished')
+        """
         return self.status != "pending"
 
     def cancelled(self) -> bool:
@@ -119,6 +126,10 @@ class Future(_Reference, Waited[Result, Mode]):
 
         Raises:
             TimeoutError: the task was not done in time; it continues.
+
+        Example:
+            >>> client.submit(pow, 2, 10).result(timeout="1 min")
+            1024
         """
         timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
         engine = self._engine
@@ -180,6 +191,10 @@ class Future(_Reference, Waited[Result, Mode]):
         result this is known at once. A result that stays on its worker is not fetched for this
         call, because it may be larger than this process can hold: its error becomes known, to
         `exception` and `status` too, when a call fetches the result.
+
+        Example:
+            >>> client.submit(int, "ten").exception()
+            ValueError("invalid literal for int() with base 10: 'ten'")
         """
         timeout_s = None if timeout is None else seconds_or_none(timeout, "timeout")
         if self._state.status != "pending" and not self._engine.is_asynchronous:
@@ -226,6 +241,12 @@ class Future(_Reference, Waited[Result, Mode]):
         of the latest 10 000 such tasks; and how attempts were ended that took too long, or whose
         task was cancelled with `running`. An attempt under way is not listed. After a restart of
         the scheduler less is known, see docs/client.md.
+
+        Example:
+            >>> future = client.submit(int, "ten", retries=1)
+            >>> done, _ = weft.wait(future)
+            >>> len(future.attempts())
+            2
         """
         from .insight.attempts import attempts_of
 
@@ -297,6 +318,13 @@ class Future(_Reference, Waited[Result, Mode]):
 
         The callbacks of a client run one after another, and have one more second when the program
         ends. In an asynchronous client `fn` is called by the event loop, and must not block.
+
+        Example:
+            >>> import queue
+            >>> ended = queue.Queue()
+            >>> client.submit(pow, 2, 10).add_done_callback(ended.put)
+            >>> ended.get().result()
+            1024
         """
         self._check_usable()
         self._engine.post(Watch(_Callback(self, fn), [self._state]))
@@ -321,6 +349,12 @@ class Future(_Reference, Waited[Result, Mode]):
             force: even if other clients want its result.
             asynchronous: return an awaitable; None = if the client is asynchronous.
             running: interrupt it if it runs: see docs/ending.md.
+
+        Example:
+            >>> waiting = client.submit(weft.Event("never set").wait)
+            >>> waiting.cancel(running=True, reason="no longer needed")
+            >>> waiting.cancelled()
+            True
         """
         self._check_usable()
         why, runs = cancel_reason(reason, msg), checked_running(running)
@@ -338,6 +372,17 @@ class Future(_Reference, Waited[Result, Mode]):
 
         Raises:
             ValueError: the task was cancelled, or did not fail by itself; submit its call again.
+
+        Example:
+            >>> import pathlib
+            >>> read = client.submit(pathlib.Path("text.txt").resolve().read_text)
+            >>> type(read.exception()).__name__
+            'FileNotFoundError'
+            >>> pathlib.Path("text.txt").write_text("found")
+            5
+            >>> read.retry()
+            >>> read.result()
+            'found'
         """
         from .cluster.retrying import retry_states
 

@@ -209,6 +209,13 @@ def get_client(
         NotInTask: there is none, because this is a thread in the process of a worker that no task
             runs on.
         NotSupported: an address was given.
+
+    Example:
+        >>> def total(numbers):
+        ...     client = weft.get_client()
+        ...     return sum(client.gather(client.map(abs, numbers)))
+        >>> client.submit(total, [-1, -2]).result()
+        3
     """
     if address is not None:
         raise NotSupported(

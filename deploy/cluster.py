@@ -228,6 +228,13 @@ class Cluster(OfMode[Mode], Openable):
 
         Raises:
             ConfigError: not exactly one of them is given, or it is no such number.
+
+        Example:
+            >>> with weft.LocalCluster(n_workers=1, processes=False) as cluster:
+            ...     cluster.scale(2)
+            ...     cluster.wait_for_workers(2)
+            ...     len(cluster.workers)
+            2
         """
         for name in others:
             raise unknown_option(name, Cluster.scale)

@@ -233,6 +233,12 @@ def get_worker() -> WorkerContext:
 
     Raises:
         NotInTask: the caller is not in a task, or is in a thread that the task started.
+
+    Example:
+        >>> def where():
+        ...     return weft.get_worker().name
+        >>> client.submit(where).result() in client.run(where).values()
+        True
     """
     context = _local.context
     if context is None:

@@ -60,6 +60,11 @@ def replicate(
         UnknownWorker: no connected worker has this name.
         TimeoutError: not all copies were there in time.
         ValueError: a future is of another client, or was released.
+
+    Example:
+        >>> (table,) = client.scatter([{"a": 1}])
+        >>> client.replicate(table, n=2) == {table.key: 2}
+        True
     """
     timeout_s = seconds_or_none(timeout, "timeout")
     check_number("n", n)

@@ -21,6 +21,11 @@ class Retries:
         factor: by which each pause is longer than the one before it, at least 1.
         max_delay: the longest pause.
         jitter: from 0 (all pauses are as computed) to 1 (a pause is anything up to that).
+
+    Example:
+        >>> patiently = weft.Retries(5, delay="1 s", factor=2, max_delay="1 min")
+        >>> client.submit(pow, 2, 10, retries=patiently).result()
+        1024
     """
 
     __slots__ = ("delay_s", "factor", "jitter", "max_delay_s", "n")

@@ -82,6 +82,16 @@ def register_plugin(
             extension, `os._exit`, the memory limit); the plugin is not kept.
         Exception: what its set-up raised on one of them; the plugin is not kept then, and is
             torn down where it was set up.
+
+    Example:
+        >>> class Model(weft.WorkerPlugin):
+        ...     def setup(self, worker):
+        ...         worker.model = {"weight": 2}        # loaded once per worker
+        >>> answers = client.register_plugin(Model(), name="model")
+        >>> def predict(x):
+        ...     return weft.get_worker().model["weight"] * x
+        >>> client.gather(client.map(predict, [1, 2]))
+        [2, 4]
     """
     prepared = prepare(plugin, name, idempotent)
     timeout_s = seconds_or_none(timeout, "timeout")
@@ -190,6 +200,17 @@ def upload_file(
     Raises:
         OSError: it cannot be read.
         Exception: see `register_plugin`.
+
+    Example:
+        >>> import pathlib
+        >>> pathlib.Path("helpers.py").write_text("def twice(x): return 2 * x")
+        26
+        >>> answers = client.upload_file("helpers.py")
+        >>> def call(x):
+        ...     import helpers
+        ...     return helpers.twice(x)
+        >>> client.submit(call, 21).result()
+        42
     """
     return client.register_plugin(upload_of(Path(filename).resolve(), load), timeout=timeout)  # type: ignore[no-any-return]
 

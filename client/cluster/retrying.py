@@ -35,6 +35,17 @@ def retry(client: Client[Any], futures: Any, asynchronous: bool | None = None) -
         ValueError: a future was released or cancelled, or has failed for a reason that is not
             one of its task; nothing is run again.
         ForeignFuture: a future belongs to another client.
+
+    Example:
+        >>> import pathlib
+        >>> files = [pathlib.Path(name).resolve() for name in ("a.txt", "b.txt")]
+        >>> reads = [client.submit(file.read_text) for file in files]
+        >>> done, _ = weft.wait(reads)
+        >>> [file.write_text("found") for file in files]
+        [5, 5]
+        >>> client.retry(reads)
+        >>> client.gather(reads)
+        ['found', 'found']
     """
     return retry_states(client._running(), states_in(futures, "retry"), asynchronous)
 

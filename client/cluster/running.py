@@ -59,6 +59,12 @@ def run(
         UnknownWorker: no connected worker has this name.
         NoAnswer: a worker died, or lost its connection, before it answered.
         NotPermitted: the client's token is of a lower role than client.
+
+    Example:
+        >>> import os
+        >>> pids = client.run(os.getpid)                # {address: pid}
+        >>> len(pids)
+        2
     """
     blob = _prepare(function, args, kwargs, nanny, on_error)
     call = _run(client._running(), blob, function_name(function), workers, wait, on_error)

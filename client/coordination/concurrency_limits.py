@@ -93,5 +93,12 @@ def limit(
 
     Raises:
         TypeError, ValueError: a number is none, or out of range, or there is none.
+
+    Example:
+        >>> def fetch(url):
+        ...     with weft.limit("that service", 2, per_s=100):
+        ...         return len(url)
+        >>> client.gather(client.map(fetch, ["/a", "/bb"]))
+        [2, 3]
     """
     return Limit(name, at_once, per_s, client)

@@ -29,6 +29,14 @@ class CountDown(CoordinationObject[Mode]):
         name: latches of one name are the same latch. None = a new one.
         n: what it counts down from; the same number wherever it is used.
         client: see `Client.current` for None.
+
+    Example:
+        >>> ready = weft.CountDown("ready", 2)
+        >>> def prepare(part):
+        ...     weft.CountDown("ready", 2).count_down()
+        >>> weft.fire_and_forget(client.map(prepare, ["a", "b"]))
+        >>> ready.wait(timeout="1 min")
+        True
     """
 
     _KIND = COUNT_DOWN

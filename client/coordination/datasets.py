@@ -143,6 +143,14 @@ def publish_dataset(
         TooLarge: the value is too large.
         ValueNotRecorded: it is durable, and the journal could not record it.
         SerializationError: it cannot be pickled, or a future in it was released.
+
+    Example:
+        >>> client.publish_dataset(squares=client.map(pow, [1, 2, 3], [2, 2, 2]))
+        >>> client.list_datasets()                      # also in other clients
+        ('squares',)
+        >>> client.gather(client.get_dataset("squares"))
+        [1, 4, 9]
+        >>> client.unpublish_dataset("squares")
     """
     datasets = _wanted(objects, name, named)
     check_flag("override", override)
@@ -194,6 +202,10 @@ def get_dataset(client: Any, name: DatasetName, default: Any = NO_DEFAULT) -> An
 
     Raises:
         DatasetNotFound: there is none of this name, and no default.
+
+    Example:
+        >>> client.get_dataset("none of this name", default=[])
+        []
     """
     text = name_to_text(name)
     shared = _all(client)

@@ -26,6 +26,13 @@ class Event(CoordinationObject[Mode]):
     Args:
         name: events of one name are the same event. None = a new one.
         client: see `Client.current` for None.
+
+    Example:
+        >>> go = weft.Event("go")
+        >>> waiting = client.submit(go.wait)
+        >>> go.set()
+        >>> waiting.result()
+        True
     """
 
     _KIND = EVENT

@@ -210,6 +210,13 @@ class Lock(Acquirable[Mode]):
     Args:
         name: locks of one name are the same lock. None = a new one.
         client: see `Client.current` for None.
+
+    Example:
+        >>> def append(line):
+        ...     with weft.Lock("the file"):             # one task at a time, in the whole cluster
+        ...         return len(line)
+        >>> client.gather(client.map(append, ["a", "bb"]))
+        [1, 2]
     """
 
     _KIND = LOCK
@@ -263,6 +270,12 @@ class Semaphore(Acquirable[Mode]):
         max_leases: the number; the same wherever a semaphore of this name is made.
         name: semaphores of one name are the same. None = a new one.
         client: see `Client.current` for None.
+
+    Example:
+        >>> connections = weft.Semaphore(max_leases=2, name="connections")
+        >>> with connections:
+        ...     connections.get_value()
+        1
     """
 
     _KIND = SEMAPHORE
@@ -336,6 +349,11 @@ class MultiLock(Acquirable[Mode]):
     Args:
         names: of the locks.
         client: see `Client.current` for None.
+
+    Example:
+        >>> with weft.MultiLock(["account 1", "account 2"]) as both:
+        ...     both.locked()
+        True
     """
 
     _KIND = MULTILOCK

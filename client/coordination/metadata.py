@@ -51,6 +51,11 @@ def set_metadata(
         ValueNotRecorded: it is durable, and the journal could not record it.
         TypeError: it is something else.
         TooLarge: it takes more than 64 KiB, or all metadata more than 2 MiB.
+
+    Example:
+        >>> client.set_metadata(["run 7", "state"], "warming up")
+        >>> client.get_metadata("run 7")
+        {'state': 'warming up'}
     """
     check_flag("durable", durable)
     path = _path(key)

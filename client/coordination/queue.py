@@ -37,6 +37,12 @@ class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
         durable: the scheduler's journal records what is put, so it is there after a restart of the
             scheduler, also for other programs. `put` returns when it is on the disk. Futures in
             the values are of detached calls. A queue that was made so once is durable.
+
+    Example:
+        >>> queue = weft.Queue("jobs")
+        >>> done = client.submit(lambda: weft.Queue("jobs").put("from a task")).result()
+        >>> queue.get(timeout="1 min")
+        'from a task'
     """
 
     _KIND = QUEUE
@@ -80,6 +86,12 @@ class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
             ForeignFuture: a future in it belongs to another cluster.
             HeldClosed: the queue was closed.
             ValueNotRecorded: the queue is durable, and the journal could not record the value.
+
+        Example:
+            >>> queue = weft.Queue(maxsize=10)
+            >>> queue.put({"sum": client.submit(sum, [1, 2])})
+            >>> queue.get()["sum"].result()
+            3
         """
         blob, keys = packed(self._engine(), value)
         return self._call("put", nothing, timeout=timeout, values=[blob], keys=keys)
@@ -116,6 +128,13 @@ class Queue(CoordinationObject[Mode], Generic[Item, Mode]):
         Raises:
             TimeoutError: there was none in time.
             HeldClosed: the queue was closed.
+
+        Example:
+            >>> queue = weft.Queue()
+            >>> for number in range(3):
+            ...     queue.put(number)
+            >>> queue.get(), queue.get(batch=True)
+            (0, [1, 2])
         """
         if type(batch) is not bool and (type(batch) is not int or batch < 1):
             raise ValueError(f"batch= is True, False or a number from 1 on, not {batch!r}")

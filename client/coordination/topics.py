@@ -54,6 +54,11 @@ def log_event(client: Any, topic: str | Iterable[str], msg: Any) -> None:
     Raises:
         TypeError: there is a future in it.
         TooLarge: it is too large.
+
+    Example:
+        >>> client.log_event("losses", 0.25)
+        >>> [message for _, message in client.get_events("losses")]
+        [0.25]
     """
     topics = [_topic(client, name) for name in dict.fromkeys(names_in(topic, "topic"))]
     if not topics:

@@ -25,6 +25,12 @@ class Variable(CoordinationObject[Mode], Generic[Item, Mode]):
         durable: the scheduler's journal records the value, so it is there after a restart of the
             scheduler, whoever has set it. `set` returns when it is on the disk. Futures in it are
             of detached calls. A variable that was set so is durable until it is deleted.
+
+    Example:
+        >>> best = weft.Variable("best")
+        >>> best.set(0.25)
+        >>> client.submit(best.get).result()
+        0.25
     """
 
     _KIND = VARIABLE

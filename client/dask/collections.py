@@ -74,6 +74,11 @@ def compute(
     Raises:
         TypeError: `collections` is neither a collection nor a list of some.
         NotSupported: the version of dask is too old, or an annotation cannot be honoured.
+
+    Example:
+        >>> import dask
+        >>> client.compute(dask.delayed(sum)([1, 2])).result()
+        3
     """
     check_unsupported(fifo_timeout=fifo_timeout, actors=actors)
     is_one = not isinstance(collections, _CONTAINERS)
@@ -167,6 +172,12 @@ def persist(
     Raises:
         TypeError: `collections` are not all collections of dask.
         NotSupported: the version of dask is too old, or an annotation cannot be honoured.
+
+    Example:
+        >>> import dask
+        >>> x = client.persist(dask.delayed(pow)(2, 10))
+        >>> (x + x).compute()                           # x is not computed again
+        2048
     """
     from .submitted_graphs import submit_graph
 
@@ -235,6 +246,11 @@ def get(
         GraphError: `dsk` is not a graph, a key is missing, or tasks need each other.
         SerializationError: a task cannot be pickled; the text names it.
         NotSupported, UnknownOption: an annotation or an option cannot be honoured.
+
+    Example:
+        >>> graph = {"x": 1, "y": (pow, "x", 2), "z": (sum, ["x", "y"])}
+        >>> client.get(graph, ["y", "z"])
+        [1, 2]
     """
     from .submitted_graphs import submit_graph
 

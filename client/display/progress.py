@@ -86,6 +86,9 @@ def progress(
     Raises:
         TypeError: there is something else among the futures, or another `group_by`.
         ValueError: a future was released, or they belong to several clients.
+
+    Example:
+        >>> weft.progress(client.map(abs, range(10)), blocking=True)
     """
     del multi, complete
     if group_by != "prefix":

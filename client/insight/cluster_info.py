@@ -40,6 +40,9 @@ def wait_for_workers(
 
     Raises:
         WorkerStartTimeout: the cluster had fewer after `timeout`.
+
+    Example:
+        >>> client.wait_for_workers(2, timeout="1 min")
     """
     timeout_s = seconds_or_none(timeout, "timeout")
     engine = client._running()
@@ -75,7 +78,12 @@ async def expect_workers(engine: Engine, n_workers: int, timeout_s: float) -> No
 
 @on_loop
 async def scheduler_info(engine: Engine, n_workers: int = -1) -> dict[str, Any]:
-    """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all)."""
+    """Return the scheduler's description of itself, its tasks and `n_workers` (-1 = all).
+
+    Example:
+        >>> len(client.scheduler_info()["workers"])
+        2
+    """
     info: dict[str, Any] = {"type": "Scheduler", "id": "", "address": ""}
     async for page in ask(engine, "cluster"):
         info |= page

@@ -149,6 +149,12 @@ async def who_has(engine: Engine, futures: Any = None) -> dict[Key, tuple[str, .
     Raises:
         ForeignFuture: a future is of another client.
         NoAnswer: without futures, a worker did not answer.
+
+    Example:
+        >>> future = client.submit(pow, 2, 10)
+        >>> done, _ = weft.wait(future)
+        >>> [len(addresses) for addresses in client.who_has(future).values()]
+        [1]
     """
     found: dict[Key, tuple[str, ...]] = {}
     if futures is None:

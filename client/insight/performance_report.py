@@ -49,6 +49,10 @@ class performance_report(StreamContext):
     Raises:
         OSError: on entry: the folder of the file does not exist, or it is a folder itself.
         NotSupported: `mode` is another one.
+
+    Example:
+        >>> with weft.performance_report("report.html"):
+        ...     values = client.gather(client.map(abs, range(10)))
     """
 
     def __init__(

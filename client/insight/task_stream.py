@@ -326,6 +326,12 @@ class get_task_stream(StreamContext):
         plot: True = draw a picture, which notebooks show, as `figure`; "save" = also write it to
             `filename`.
         filename: of an HTML file that needs no other file.
+
+    Example:
+        >>> with weft.get_task_stream() as stream:
+        ...     values = client.gather(client.map(abs, range(-10, 0)))
+        >>> len(stream.data)
+        10
     """
 
     def __init__(

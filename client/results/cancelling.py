@@ -39,6 +39,12 @@ def cancel(
 
     Raises:
         ForeignFuture: a future belongs to another client; nothing was cancelled.
+
+    Example:
+        >>> waiting = client.map(weft.Event("never").wait, [100, 200])
+        >>> client.cancel(waiting, running=True)
+        >>> [future.status for future in waiting]
+        ['cancelled', 'cancelled']
     """
     engine = client._running()
     why, running = cancel_reason(reason, msg), checked_running(running)

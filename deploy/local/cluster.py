@@ -109,6 +109,12 @@ class LocalCluster(Cluster[Mode]):
     Raises:
         ConfigError: an argument is invalid.
         ChildFailed: a process did not start; the text has its output.
+
+    Example:
+        >>> with weft.LocalCluster(n_workers=1, processes=False) as cluster:
+        ...     with cluster.get_client() as own:
+        ...         own.submit(pow, 2, 10).result()
+        1024
     """
 
     shares_installation = True

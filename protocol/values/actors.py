@@ -44,6 +44,18 @@ class Actor:
     Made by `client.submit(cls, ..., actor=True).result()`. Calls of one holder are done in their
     order, each at most once, and one at a time unless they are coroutines. Each holder keeps the
     object alive: a client, a task that has the handle as an argument, another actor.
+
+    Example:
+        >>> class Counter:
+        ...     n = 0
+        ...     def add(self, by):
+        ...         self.n += by
+        ...         return self.n
+        >>> counter = client.submit(Counter, actor=True).result()
+        >>> [counter.add(1).result(), counter.add(2).result()]
+        [1, 3]
+        >>> counter.n
+        3
     """
 
     __slots__ = ("__weakref__", "_cell", "_hold", "_info")

@@ -84,6 +84,11 @@ def get(dsk: Any, keys: Any = _NO_KEYS, **options: Unpack[GetOptions]) -> Any:
         SerializationError: a task for another process cannot be pickled.
         WorkerDied: a worker process ended while it ran a task.
         Exception: the exception of the first task that failed, with its key as a note.
+
+    Example:
+        >>> graph = {"x": 1, "y": (pow, "x", 2), "z": (sum, ["x", "y"])}
+        >>> weft.get(graph, "z")
+        2
     """
     if keys is _NO_KEYS:
         raise TypeError(

@@ -287,6 +287,11 @@ class ThreadPool(Executor):
       before belong to the parent; in the child their futures fail.
 
     Threads are started when a task comes and no thread is idle, and end with the pool.
+
+    Example:
+        >>> with weft.ThreadPool(2) as pool:
+        ...     list(pool.map(abs, [-1, -2]))
+        [1, 2]
     """
 
     def __init__(
