@@ -14,7 +14,7 @@ import click
 import pytest
 
 from tests.deploy.daemons import address_of, daemon, environment, file_of, run, scheduler
-from tests.docs.pages import Page, with_checks
+from tests.docs.pages import ROOT, Page, with_checks
 from weft.deploy.cli.command import weft
 
 #: The address that the pages have for a scheduler; the test's own listens elsewhere.
@@ -29,8 +29,11 @@ _NAMES = (
     "ending.md",
     "executor.md",
     "explain.md",
+    "from_celery.md",
     "from_dask.md",
     "from_jobschedulers.md",
+    "from_joblib.md",
+    "from_ray.md",
     "from_work_queue.md",
     "jobs.md",
     "notebooks.md",
@@ -79,6 +82,22 @@ def test_the_examples_of_a_page_run_and_give_the_stated_results(page, tmp_path):
     assert not re.search("Traceback|WARNING|ERROR", done.stderr), done.stderr
 
 
+@pytest.mark.slow
+def test_pools_and_joblib_give_what_the_page_about_them_states(tmp_path):
+    """Those of Ray and Celery are not installed with the tests."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.docs.pages", "docs/from_joblib.md"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+        env=environment(tmp_path / "run"),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "docs/from_joblib.md: 15 rows\n"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_has_examples_and_states_their_results(page):
     assert page.n_blocks >= 2
@@ -118,6 +137,26 @@ def test_a_block_with_a_reason_is_left_out_and_all_lines_keep_their_numbers(tmp_
     assert page.program.split("\n")[1:] == ["", "first", *[""] * 9]
     assert page.n_blocks == 1
     assert page.commands == [["weft", "info", "--json"], ["weft", "worker", "--name", "a b"]]
+
+
+def test_rows_that_state_what_they_give_are_run_by_their_second_column(tmp_path):
+    lines = [
+        "# Title",
+        "| a | b |",
+        "|---|---|",
+        "| `x` | `y` |",
+        "",
+        "| theirs | weft | gives |",
+        "|---|---|---|",
+        "| `n = 0` and `n - 1` | `n = 1`, then `n; n \\| 2` | `3` |",
+        "and `x`",
+    ]
+    (tmp_path / "page.md").write_text("\n".join(lines))
+    page = Page(str(tmp_path / "page.md"))
+    assert page.program.split("\n")[1:] == [*[""] * 6, "n = 1; n; _is((n | 2), 3)   # 3", ""]
+    assert (page.n_rows, page.n_claims) == (1, 1)
+    theirs = Page(str(tmp_path / "page.md"), theirs=True)
+    assert theirs.program.split("\n")[7] == "n = 0; _is((n - 1), 3)   # 3"
 
 
 def check(line: str) -> None:
