@@ -1,8 +1,8 @@
 """How `make docs` builds the site: Sphinx, on the Markdown pages of this folder.
 
 The pages are read on their own as well, in a checkout or on a code host; so they are plain
-Markdown, and only the index and the reference use directives. Warnings are errors, which covers
-every link from one page to another or to one of its headings.
+Markdown. Only the index, the list of the gallery, the changelog and the reference use directives.
+Warnings are errors, which covers every link from one page to another or to one of its headings.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("design/*.md")])
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("design/*.md"), *DOCS.glob("gallery/*.md")])
 SOURCES = ("protocol", "scheduler", "worker", "client", "deploy", "weft")
 
 
@@ -37,8 +37,10 @@ def test_a_message_of_troubleshooting_is_one_that_weft_prints(message: str, text
         assert part in texts, f"no source has {part!r}"
 
 
-def test_each_page_is_in_the_index() -> None:
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+def test_each_page_is_in_the_index_or_the_gallery() -> None:
+    index = "\n".join(
+        (DOCS / name).read_text(encoding="utf-8") for name in ("index.md", "gallery.md")
+    )
     listed = set(re.findall(r"^([\w/]+)$", index, re.MULTILINE))
     pages = {page.relative_to(DOCS).with_suffix("").as_posix() for page in PAGES}
     assert pages - {"index", "README"} <= listed
