@@ -38,7 +38,7 @@ def block(
     """Give workers no tasks from now on; what they run goes on, and their results can be read.
 
     Each WORKER is a name, an address, or a host with all its workers, also those that join later.
-    A scheduler that is started again knows of no block. It takes a token of role client.
+    Blocks end when the scheduler is started again. It takes a token of role client.
 
     \b
     Examples:

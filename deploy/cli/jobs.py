@@ -90,9 +90,9 @@ def queue(
     A job that is pending waits or runs: --state waiting and --state running tell these apart, and
     'weft explain KEY' says why it waits. One that a worker was given counts as running.
 
-    Of jobs in a queue that name is shown, and whether it is paused; see 'weft pause'. Of recurring
-    jobs the next time is shown. Each run is a job of its own, whose key begins with
-    that of the recurring one and "@".
+    A job in a queue is shown with the queue's name, and whether that is paused; see 'weft
+    pause'. A recurring job is shown with the time of its next run. Each run is a job of its
+    own, whose key begins with that of the recurring one and "@".
 
     \b
     Examples:
@@ -410,9 +410,9 @@ def retry(
 ) -> None:
     """Run detached jobs again that have failed, were cancelled, or whose result is lost.
 
-    They run as they were submitted, but at once. Jobs that they read and that have failed run again
-    with them. Of an array all rows run again that have not succeeded, or the row KEY/NUMBER. Their
-    keys are printed.
+    They run as they were submitted, but at once. Jobs that they read and that have failed run
+    again with them. The key of an array runs again all of its rows that have not succeeded,
+    KEY/NUMBER one row. Their keys are printed.
 
     \b
     Examples:

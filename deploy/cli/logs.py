@@ -62,7 +62,7 @@ def logs(
     that do not answer are named on standard error; the exit code is 1 then. It takes a connection
     file of the role client.
 
-    With --follow it outlives a scheduler that is started again, and goes on where it was. At most
+    With --follow it waits for a scheduler that is started again, and goes on where it was. At most
     50 processes are asked per second, in turns, so lines of a thousand workers come after 20 s.
 
     \b

@@ -10,12 +10,12 @@ from .group import Chosen, connection_file_option, scheduler_option, weft
 from .jobs import connected
 
 
-@weft.command(short_help="Let no job of a queue begin; those that run go on.")
+@weft.command(short_help="Hold back the jobs of a queue; those that run go on.")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
 @scheduler_option
 @connection_file_option
 def pause(queues: tuple[str, ...], at: str | None, connection_file: Path | None) -> None:
-    """Let no job of these queues begin from now on, of whichever client; those that run go on.
+    """Hold back the jobs of these queues, of all clients; those that run go on.
 
     The queue of a job is the name that it was given: by 'weft submit --queue', or queue= in Python.
     If the scheduler has a journal, the queues are still paused when it is started again.

@@ -30,12 +30,13 @@ def scale(
 ) -> None:
     """Have N workers in the whole cluster.
 
-    More of them are started by the 'weft worker' processes that are connected, each on its machine,
-    those with the fewest workers first. Surplus workers finish what they run, and leave: first
-    those whose end costs least. One is kept if others have no room for what only it has, or if it
-    has an actor: the command says so, and ends with code 1. --wait and --drop say otherwise. N is
-    absolute, so repeating the command changes nothing. It takes the token of an admin. In
-    Kubernetes and Slurm workers come from elsewhere: scale there.
+    More of them are started by the 'weft worker' processes that are connected, each on its
+    machine, those with the fewest workers first. Surplus workers finish what they run, and
+    leave: first those whose end costs least. One is kept if others have no room for what only
+    it has, or if it has an actor: the command says so, and ends with code 1. With --wait it
+    leaves as soon as there is room, with --drop at once. N is absolute, so repeating the
+    command changes nothing. It takes the token of an admin. In Kubernetes and Slurm workers
+    come from elsewhere: scale there.
 
     \b
     Examples:

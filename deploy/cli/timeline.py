@@ -62,13 +62,13 @@ def timeline(
 ) -> None:
     """Record what a cluster does for a while, and write it as a trace, plots and a log.
 
-    Recorded are attempts that end in this time, submissions, assignments and cancellations, and
-    workers that come, are away, and go; of all clients. Files are written at the end. Ctrl-C ends
-    the recording, and what there is by then is written. It takes a connection file of the role
-    client.
+    It records, for all clients, attempts that end in this time, submissions, assignments and
+    cancellations, and workers that join, lose their connection, or leave. Files are written at
+    the end. Ctrl-C ends the recording, and what there is by then is written. It takes a
+    connection file of the role client.
 
     The log has the columns time_us, category, id, change, worker, thread, attempt, seconds, nbytes
-    and detail, divided by spaces; - is none. Spaces in names are written as %20.
+    and detail, divided by spaces; - stands for no value. Spaces in names are written as %20.
 
     \b
     Examples:

@@ -63,7 +63,7 @@ def token(
     least role that it needs. A single token cannot be revoked: give the scheduler another
     token of its own, and it accepts none of the old ones.
 
-    The token of a client may carry a user, and nobody can make that of another user from it.
+    The token of a client may name a user; the token of another user cannot be made from it.
     Users take turns on the cluster, and each has limits of its own.
 
     \b

@@ -38,9 +38,9 @@ def worker(chosen: Chosen, **options: Any) -> None:
     ADDRESS is tcp://host:port, tls://host:port, host:port or unix:///path; by default it is read
     from the connection file. The token comes from the connection file, or from the file that
     $WEFT_TOKEN_FILE names; one of role worker is enough, as 'weft token --role worker' writes it,
-    and of any other the workers get no more.
+    and with any other the workers have no more rights than with that.
 
-    A supervisor process watches the workers, starts those again that die, and reports why. Set
+    A supervisor process watches the workers, restarts those that die, and reports why. Set
     OMP_NUM_THREADS and the like yourself if tasks should use more than one core each; they are 1
     where unset.
 
