@@ -92,9 +92,20 @@ class Cluster(OfMode[Mode], Openable):
         """Return how many workers the first client waits for, so that it shows them; 0 later."""
         return 0
 
+    async def _workers_there(self, client: Client, n: int, timeout_s: float | None) -> None:
+        """Wait for `n` workers; on the event loop of `client`."""
+        await workers_there(client._running(), n, timeout_s)
+
     async def _explained(self, error: WorkerStartTimeout) -> WorkerStartTimeout:
         """Return the error with what this kind of cluster knows about workers that are missing."""
         return error
+
+    async def _wait_for(self, client: Client, n: int, timeout_s: float | None) -> None:
+        """Do what `wait_for_workers` does; a client of this cluster does the same."""
+        try:
+            await self._workers_there(client, n, timeout_s)
+        except WorkerStartTimeout as error:
+            raise await self._explained(error) from None
 
     # --- Use ------------------------------------------------------------------------------------
 
@@ -145,11 +156,9 @@ class Cluster(OfMode[Mode], Openable):
         async def wait(client: Client[Any]) -> None:
             if n_workers is None:
                 await self._recount(client)
-            n = self.n_workers if n_workers is None else n_workers
-            try:
-                await workers_there(client._running(), n, timeout_s)
-            except WorkerStartTimeout as error:
-                raise await self._explained(error) from None
+            await self._wait_for(
+                client, self.n_workers if n_workers is None else n_workers, timeout_s
+            )
 
         return self._use(wait)
 

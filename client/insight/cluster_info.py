@@ -47,7 +47,12 @@ def wait_for_workers(
     timeout_s = seconds_or_none(timeout, "timeout")
     engine = client._running()
     _check_number(n_workers)
+    # A cluster object knows more about workers that do not come.
+    wait_for = getattr(client.cluster, "_wait_for", None)
     with short_tracebacks:
+        if wait_for is not None:
+            waited: None = client._run(wait_for(client, n_workers, timeout_s))
+            return waited
         return result_of(engine, lambda: workers_there(engine, n_workers, timeout_s))
 
 
