@@ -10,15 +10,22 @@ if __name__ != "weft.deploy":
 #: {public name: module that defines it}, which is imported when it is needed.
 _HOMES = {
     "Cluster": "cluster",
+    "BatchCluster": "batch.cluster",
+    "JobCluster": "jobs.cluster",
+    "JobState": "jobs.ledger",
     "KubeCluster": "kubernetes.cluster",
+    "LSFCluster": "batch.cluster",
     "LocalCluster": "local.cluster",
+    "PBSCluster": "batch.cluster",
+    "SGECluster": "batch.cluster",
+    "SlurmCluster": "batch.cluster",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
-    """Return a class of clusters."""
+    """Return a class of clusters, or what one needs."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

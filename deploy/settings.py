@@ -169,6 +169,11 @@ def host_of_interface(given: Settings, setting: Setting[str | None], host: Setti
         return ""
     if given.is_given(host):
         raise ConfigError("give --host or --interface, not both", "--interface")
+    return address_of_interface(name, given.name_of(setting))
+
+
+def address_of_interface(name: str, setting: str) -> str:
+    """Return the address of a network interface of this machine; see `host_of_interface`."""
     import psutil
 
     interfaces = psutil.net_if_addrs()
@@ -181,7 +186,7 @@ def host_of_interface(given: Settings, setting: Setting[str | None], host: Setti
         return hosts.get(socket.AF_INET) or hosts[socket.AF_INET6]
     why = "has no address" if name in interfaces else "is no network interface of this machine"
     text = f"{name!r} {why}; there are {', '.join(sorted(interfaces))}"
-    raise ConfigError(text, given.name_of(setting))
+    raise ConfigError(text, setting)
 
 
 def check_free_port(host: str, port: int) -> None:

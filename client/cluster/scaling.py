@@ -113,6 +113,7 @@ async def scale_client(
     scale_whole = getattr(client.cluster, "_scale_whole", None)
     if scale_whole is not None:
         leaving: dict[str, Any] = await scale_whole(client, n, losses)
+        n = client.cluster._rounded(n)
     else:
         leaving = await scale_to(client._running(), n, losses)
     if wait:
@@ -143,7 +144,7 @@ async def scale_to(engine: Engine, n: int, losses: str = "keep") -> dict[str, An
     demand_places(n, n_alone, len(places))
     for supervisor, n_there in spread(places, n - n_alone).items():
         if n_there != places[supervisor]:
-            places[supervisor] = len(await _places(engine, supervisor, n_there))
+            places[supervisor] = len(await have_places(engine, supervisor, n_there))
     n_now = n_alone + sum(places.values())
     if n_now < n and not places:
         raise QuestionFailed(
@@ -231,7 +232,7 @@ async def _count(engine: Engine, *, takes_silence: bool) -> tuple[dict[str, int]
     async for page in ask(engine, "supervisors"):
         for supervisor in page["supervisors"]:
             try:
-                places[supervisor] = len(await _places(engine, supervisor, None))
+                places[supervisor] = len(await have_places(engine, supervisor, None))
             except NoAnswer:
                 if not takes_silence:
                     raise
@@ -254,7 +255,7 @@ def spread(places: Mapping[str, int], n: int) -> dict[str, int]:
     return wanted
 
 
-async def _places(engine: Engine, supervisor: str, n: int | None) -> list[str]:
+async def have_places(engine: Engine, supervisor: str, n: int | None) -> list[str]:
     """Have places for `n` workers at a supervisor; return their names."""
     arguments = {} if n is None else {"n": n}
     names: list[str] = []

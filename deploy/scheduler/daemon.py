@@ -31,6 +31,7 @@ from ...protocol.wire.address import Address, parse_address
 from ...protocol.wire.levels import Level
 from ...scheduler.config import SchedulerConfig
 from ...scheduler.core.insight.info import describe_unfinished
+from ...scheduler.core.members.membership import stop_cluster
 from ...scheduler.journal.journal import Journal
 from ...scheduler.journal.places import store_at
 from ...scheduler.server import SchedulerServer, run
@@ -58,6 +59,7 @@ class DaemonConfig:
         on_ready: called once, with the server and the dashboard's URL ("" = none).
         wait_stop: returns when the process is to end, beside SIGINT and SIGTERM.
         stop_reason: the reason for the end then.
+        ends_workers: end the workers then, too: they cannot find another scheduler.
     """
 
     scheduler: SchedulerConfig
@@ -71,6 +73,7 @@ class DaemonConfig:
     on_ready: Callable[[SchedulerServer, str], None] | None = None
     wait_stop: Callable[[], Coroutine[Any, Any, None]] | None = None
     stop_reason: str = "the owner of this cluster has closed it, or is gone"
+    ends_workers: bool = False
     handle_signals: bool = True
 
 
@@ -111,6 +114,8 @@ class _Daemon:
         try:
             await told
         finally:
+            if self.config.ends_workers:
+                stop_cluster(self._server.state, self.config.stop_reason)
             # Also after an error of the wait: nothing else would stop this process.
             await self._server.stop(self.config.stop_reason)
 
@@ -245,6 +250,7 @@ def run_embedded(parent: Parent) -> int:
                 dashboard_port=plain["dashboard_port"],
                 on_ready=on_ready,
                 wait_stop=parent.wait_gone,
+                ends_workers=plain.get("ends_workers", False),
                 handle_signals=False,
             )
         )

@@ -1,0 +1,3 @@
+"""Clusters whose workers come as jobs that somebody else starts: `JobCluster`."""
+
+from __future__ import annotations
