@@ -118,7 +118,10 @@ class Adaptation:
         await self._cluster._recount(client)
         n_now, n_beside = self._cluster._scaled()
         n = sizing.decide(now, max(desired - n_beside, 0), n_now)
-        if n is None or self._cluster._rounded(n) == n_now:
+        if n is None:
+            return
+        n = self._cluster._rounded(n)
+        if n == n_now:
             return
         n += len(await self._cluster._scale_to(client, n))
         if n == n_now:

@@ -28,7 +28,7 @@ from .lsf import LSF
 from .pbs import PBS
 from .script import make_script
 from .slurm import SLURM
-from .system import MAX_ARRAY, BatchSystem, Command, Request, last_line
+from .system import MAX_ARRAY, BatchSystem, Command, Request, last_line, lines_of
 
 _TIMEOUT_S: Final = 60.0
 #: Ids of one command.
@@ -143,7 +143,7 @@ class BatchCluster(JobCluster[Mode]):
         for part in _parts(names, MAX_ARRAY):
             done = self._run(self.system.submit, self.job_script(part), can_fail=True)
             if done.returncode:
-                why = last_line(done.stderr) or last_line(done.stdout) or "no reason given"
+                why = lines_of(done.stderr) or lines_of(done.stdout) or "no reason given"
                 if ids:  # those that were taken are known to nobody else
                     self.end_jobs(ids)
                 raise BatchSystemError(
@@ -245,7 +245,7 @@ def _unknown(system: BatchSystem) -> JobState:
 
 
 def _failed(command: Command, done: subprocess.CompletedProcess[str]) -> str:
-    why = last_line(done.stderr) or last_line(done.stdout) or f"exit code {done.returncode}"
+    why = lines_of(done.stderr) or lines_of(done.stdout) or f"exit code {done.returncode}"
     return f"`{shlex.join(command[:2])}` failed: {why}"
 
 

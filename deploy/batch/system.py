@@ -12,6 +12,7 @@ from typing import Final
 
 from ..jobs.ledger import JobState
 
+_MAX_CHARS: Final = 500
 #: Jobs of one array: the usual limit of several systems.
 MAX_ARRAY: Final = 1000
 
@@ -123,6 +124,12 @@ def bases(jobs: Sequence[str], separator: str) -> list[str]:
 def last_line(text: str) -> str:
     """Return the last line that is not empty."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def lines_of(text: str) -> str:
+    """Return an error text as one line; some systems add that they exit."""
+    lines = [line.strip() for line in text.splitlines()]
+    return "; ".join(line for line in lines if line and line != "Exiting.")[:_MAX_CHARS]
 
 
 def exit_text(code: int) -> str:

@@ -15,7 +15,7 @@ class OwnProcesses(JobCluster):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.processes_by_id: dict[str, subprocess.Popen[bytes]] = {}
-        super().__init__(*args, host="127.0.0.1", **options)
+        super().__init__(*args, **{"host": "127.0.0.1", **options})
 
     def start_jobs(self, names: Sequence[str]) -> list[str]:
         return [self._start_one(name) for name in names]
