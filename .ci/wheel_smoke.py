@@ -41,6 +41,11 @@ def main() -> None:
     commit = commit_of(checkout)
     assert f"+g{commit}" in weft.__version__ or not commit or ".dev" not in weft.__version__
 
+    chart = Path(str(importlib.import_module("weft.deploy.helm.__main__").CHART))
+    files = {path.relative_to(chart) for path in chart.rglob("*") if path.is_file()}
+    source = checkout / "deploy" / "helm" / "weft"
+    assert files == {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
+
     n_modules = 0
     for module in pkgutil.walk_packages(weft.__path__, "weft."):
         try:

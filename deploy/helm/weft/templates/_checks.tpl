@@ -3,7 +3,7 @@
 {{/* The schema cannot require what a pool takes from workerDefaults; null removes it there. */}}
 {{- define "weft.checkComplete" -}}
 {{- $given := .values -}}
-{{- range $name := list "enabled" "replicas" "processes" "threads" "isolate" "resources" "terminationGracePeriodSeconds" "orphanLease" "connectTimeout" "logLevel" "image" "temporarySize" "minReadySeconds" "strategy" "podDisruptionBudget" -}}
+{{- range $name := list "enabled" "replicas" "processes" "threads" "isolate" "resources" "terminationGracePeriodSeconds" "orphanLease" "connectTimeout" "logLevel" "image" "serviceAccount" "temporarySize" "minReadySeconds" "strategy" "podDisruptionBudget" -}}
 {{- if or (not (hasKey $given $name)) (kindIs "invalid" (get $given $name)) -}}
 {{- fail (printf "workerDefaults.%s is null: remove that line, or give a value" $name) -}}
 {{- end -}}

@@ -93,16 +93,25 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* What the pods share: identity, security, and the registry's secrets. */}}
+{{/* A service account; takes what "weft.metadata" takes. */}}
+{{- define "weft.account" }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "weft.metadata" . | nindent 2 }}
+automountServiceAccountToken: false
+{{- end -}}
+
+{{/* What the pods share: identity, security, and the registry's secrets; takes dict "root", and perhaps "account". */}}
 {{- define "weft.podBasics" -}}
-serviceAccountName: {{ include "weft.serviceAccountName" . }}
+serviceAccountName: {{ .account | default (include "weft.serviceAccountName" .root) }}
 automountServiceAccountToken: false
 enableServiceLinks: false
-{{- with .Values.podSecurityContext }}
+{{- with .root.Values.podSecurityContext }}
 securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.image.pullSecrets }}
+{{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
