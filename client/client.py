@@ -37,6 +37,7 @@ from .insight import (
     job_queues,
     jobs,
     outputs,
+    profiling,
     reproducing,
     task_stream,
 )
@@ -273,6 +274,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
     nbytes = inspecting.nbytes
     story = inspecting.story
     call_stack = inspecting.call_stack
+    profile = profiling.profile
     explain = explaining.explain
     job = jobs.job
     job_counts = jobs.job_counts

@@ -36,6 +36,7 @@ from ..protocol.wire.payload import Blob
 from .context import set_worker
 from .core.tasks import MEMORY, WorkerTask
 from .data.packing import pack_result
+from .measuring.stack_sampling import MAX_KEEP_S, StackSampler
 from .plugins.plugins import WorkerPlugins
 from .reaching import MAX_ADDRESSES, TIMEOUT_S
 from .slots.executor import OWN_CODE, TaskExecutor
@@ -83,6 +84,7 @@ class Answering:
         self._executor = executor
         self._reach = reach
         self.plugins = WorkerPlugins(executor, end)
+        self._sampler = StackSampler(executor.running, executor.unsampled)
         self._loop = asyncio.get_running_loop()
         self._threads: set[threading.Thread] = set()
         #: {number: what was kept}; any of the threads changes it, under the lock.
@@ -117,6 +119,7 @@ class Answering:
     def close(self) -> None:
         """Send no more answers, forget what was kept for next pages, and tear plugins down."""
         self.plugins.close()
+        self._sampler.close()
         self._is_closed = True
         if self._forgetting is not None:
             self._forgetting.cancel()
@@ -125,7 +128,8 @@ class Answering:
 
     def join(self) -> bool:
         """Return whether all threads have ended. Functions that `run` has started may go on."""
-        return self.plugins.join() and not any(thread.is_alive() for thread in self._threads)
+        is_still = self._sampler.join() and self.plugins.join()
+        return is_still and not any(thread.is_alive() for thread in self._threads)
 
     # --- On the thread of a question --------------------------------------------------------------
 
@@ -185,6 +189,13 @@ class Answering:
             if frame is not None:
                 stacks.append([key, _frames_of_task(frame)])
         return {"stacks": stacks, "timeouts": self._executor.interrupts.watch.time_limits()}, "", []
+
+    def profile(self, question: Ask) -> _Found:
+        """Return what was sampled of the tasks' stacks, and let sampling begin or go on."""
+        keep_s = question.arguments.get("keep_s")
+        if type(keep_s) is not float or not 0 <= keep_s <= MAX_KEEP_S:
+            raise ValueError(f"keep_s= is a number of seconds from 0 to {MAX_KEEP_S:g}")
+        return self._sampler.read(keep_s).to_info(), "", []
 
     def logs(self, question: Ask) -> _Found:
         """Return the latest log records of this process."""
@@ -269,6 +280,7 @@ _Answer: TypeAlias = Callable[[Answering, Ask], _Found]
 _QUESTIONS: Final[dict[str, _Answer]] = {
     "held": Answering.kept,
     "call_stack": Answering.call_stack,
+    "profile": Answering.profile,
     "logs": Answering.logs,
     "versions": Answering.versions,
     "process": Answering.process,

@@ -31,8 +31,6 @@ _ADVICE: Final[Mapping[str, Table]] = {
         "benchmark_hardware": "measure disks, memory and network by tools for that, such as fio "
         "and iperf3",
         "write_scheduler_file": "`weft scheduler --connection-file cluster.json` writes one",
-        "profile": 'use py-spy with the `pid` of `client.scheduler_info()["workers"]`, or '
-        "`weft.performance_report`: a sampler in the workers would take time from their tasks",
         "sync": "leave it out; the methods of a blocking client block",
         "futures_of": "it is called `weft.futures_of`",
         "scheduler": "use `client.scheduler_address`; what the scheduler knows is asked by "

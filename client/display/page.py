@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...protocol import timelines
+from ...protocol import flame_graph, timelines
 from ...protocol.markup import Markup, element, join
 from ...protocol.page_style import SHEET
 from ...protocol.wording import counted, lasting
@@ -24,17 +24,21 @@ details summary { cursor: pointer; color: var(--soft); margin-top: .6rem; }
 """
 
 
-def standing_alone(title: str, body: Markup) -> str:
-    """Return a page with this title and body."""
+def standing_alone(title: str, body: Markup, *, has_flames: bool = False) -> str:
+    """Return a page with this title and body, which may have a flame graph in it."""
+    styles, scripts = [timelines.STYLE], [timeline.SCRIPT]
+    if has_flames:
+        styles.append(flame_graph.STYLE)
+        scripts.append(flame_graph.SCRIPT)
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", title),
-        element("style", Markup(f"{SHEET}{timelines.STYLE}{_STYLE}")),
+        element("style", Markup("".join([SHEET, *styles, _STYLE]))),
     )
-    script = element("script", Markup(timeline.SCRIPT))
-    page = element("html", head, element("body", body, script), lang="en")
+    ends = [element("script", Markup(script)) for script in scripts]
+    page = element("html", head, element("body", body, ends), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 

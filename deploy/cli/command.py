@@ -25,6 +25,7 @@ from . import (  # noqa: F401 - each adds its command to the group
     jobs,
     journal,
     logs,
+    profile,
     queues,
     retire,
     scale,

@@ -82,6 +82,7 @@ EXIT_CODES: Final = (
     ExitCode(130, "", "Ctrl-C before it ran, or at a question"),
     ExitCode(130, "timeline", "Ctrl-C a second time, since the end took long; what was recorded is "
              "written"),
+    ExitCode(130, "profile", "Ctrl-C a second time, since the end took long; nothing is shown"),
     ExitCode(130, "submit", "Ctrl-C, SIGTERM or SIGHUP: it has cancelled what had not ended"),
 )  # fmt: skip
 

@@ -133,7 +133,7 @@ def _record(chosen: Chosen, seconds: float | None) -> tuple[Recording, BaseExcep
     address, security = found.addresses[0], found.to_security()
     with Client(address, security=security, name="weft timeline", set_as_default=False) as client:
         recorder = record_timeline(client)
-        stops = _end_by_signals()
+        stops = end_by_signals()
         try:
             with recorder:
                 _wait(recorder, seconds, lambda: bool(stops))
@@ -142,7 +142,7 @@ def _record(chosen: Chosen, seconds: float | None) -> tuple[Recording, BaseExcep
     return recorder.recording, recorder.failure
 
 
-def _end_by_signals() -> list[int]:
+def end_by_signals() -> list[int]:
     """Have Ctrl-C and other signals end the recording; return the list that will have them.
 
     A second one ends the last reading too. Those that are ignored, as after `nohup`, stay so.

@@ -216,6 +216,7 @@ WAITS = [
     (weft.Client, "nbytes", lambda on: on.client.nbytes([on.future])),
     (weft.Client, "story", lambda on: on.client.story(on.future)),
     (weft.Client, "call_stack", lambda on: on.client.call_stack()),
+    (weft.Client, "profile", lambda on: on.client.profile(seconds=0.05)),
     (weft.Client, "get_scheduler_logs", lambda on: on.client.get_scheduler_logs()),
     (weft.Client, "get_worker_logs", lambda on: on.client.get_worker_logs()),
     (weft.Client, "run", lambda on: on.client.run(abs, -1)),

@@ -90,6 +90,7 @@ class IsolatingExecutor(TaskExecutor):
     ) -> None:
         """Prepare; the arguments behind these two are those of `TaskExecutor`."""
         super().__init__(*args, **options)
+        self.unsampled = "the calls in child processes (--isolate) are not sampled"
         self._isolation = isolation
         #: {slot: its child}
         self._children: dict[int, IsolatedProcess] = {}

@@ -114,6 +114,7 @@ class TaskExecutor:
         self.store = store
         self.spiller: Spiller | None = None
         self.children_nbytes: Callable[[], int] = lambda: 0  #: of processes in which calls run
+        self.unsampled = ""  #: why the stacks of tasks are not seen here; "" = they are
         #: The context of a thread without a task.
         self.context = context
         self._wake = wake
@@ -143,8 +144,7 @@ class TaskExecutor:
         self.threads: list[threading.Thread] = []
         #: {attempt: how its task waits for others}, of those that wait without a time limit.
         self.waits: dict[int, TaskWait] = {}
-        #: No thread waits for a seat any more.
-        self._is_stopped = False
+        self._is_stopped = False  #: no thread waits for a seat any more
         #: What the threads do, one per slot.
         self.clocks = [SlotClock() for _ in state.slots]
         #: {thread: the context of its slot, whose key is that of the task that runs there}.

@@ -37,6 +37,7 @@ PASSED: Final[dict[str, Level]] = {
     "process": Level.VIEW,
     "reach": Level.VIEW,
     "call_stack": Level.CLIENT,
+    "profile": Level.CLIENT,
     "logs": Level.CLIENT,
     "run": Level.CLIENT,
     "scale": Level.ADMIN,

@@ -1,0 +1,84 @@
+"""What the sampling of stacks costs a worker: CPU time of tasks and of the process, without and with.
+
+    python -m benchmarks.bench_profile [--seconds 5] [--threads 4] [--depth 30]
+
+Threads compute in calls of some depth, as tasks do. In turns they run with a sampler and without
+one. Printed are the median of the rounds of work per CPU second, and what the sampler's own thread
+took of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import threading
+import time
+from typing import Any
+
+from weft.worker.measuring.stack_sampling import StackSampler
+
+
+def _work(depth: int) -> int:
+    return _work(depth - 1) if depth else sum(i * i for i in range(2000))
+
+
+def measure(seconds: float, n_threads: int, depth: int, is_sampled: bool) -> dict[str, float]:
+    """Return the rounds of work per CPU second, and the part of a core that the sampler took."""
+    stop = threading.Event()
+    rounds = [0] * n_threads
+
+    def run(number: int) -> None:
+        while not stop.is_set():
+            _work(depth)
+            rounds[number] += 1
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    running = [(f"work-{thread.ident}", thread.ident or 0) for thread in threads]
+    sampler = StackSampler(lambda: running)
+    used = time.process_time()
+    own = 0.0
+    if is_sampled:
+        sampler.read(60.0)
+        thread = sampler._thread
+        assert thread is not None
+        clock = time.pthread_getcpuclockid(thread.ident or 0)
+        stop.wait(seconds)
+        own = time.clock_gettime(clock)
+    else:
+        stop.wait(seconds)
+    used = time.process_time() - used
+    stop.set()
+    sampler.close()
+    for thread in threads:
+        thread.join()
+    sampler.join()
+    return {"rounds per CPU second": sum(rounds) / used, "sampler": own / seconds}
+
+
+def main() -> None:
+    """Measure in turns, and print."""
+    parser = argparse.ArgumentParser(description="What the sampling of stacks costs a worker.")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each of ten turns")
+    parser.add_argument("--threads", type=int, default=4, help="that run tasks")
+    parser.add_argument("--depth", type=int, default=30, help="calls in each other")
+    given: Any = parser.parse_args()
+    found: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+    for turn in range(10):
+        is_sampled = bool(turn % 2)
+        found[is_sampled].append(measure(given.seconds, given.threads, given.depth, is_sampled))
+    rates = {
+        key: statistics.median(one["rounds per CPU second"] for one in some)
+        for key, some in found.items()
+    }
+    own = statistics.median(one["sampler"] for one in found[True])
+    print(f"without: {rates[False]:,.0f} rounds per CPU second")
+    print(
+        f"sampled: {rates[True]:,.0f} rounds per CPU second, {rates[True] / rates[False] - 1:+.1%}"
+    )
+    print(f"the sampler's thread: {own:.2%} of a core")
+
+
+if __name__ == "__main__":
+    main()
