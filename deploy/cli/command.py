@@ -19,6 +19,7 @@ from . import (  # noqa: F401 - each adds its command to the group
     completion,
     config,
     connect,
+    dashboard,
     doctor,
     events,
     explain,

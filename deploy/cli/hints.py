@@ -18,8 +18,6 @@ _OTHER_COMMANDS: Final = {
     "ps": "'weft info --all' lists the schedulers that can be found",
     "ls": "'weft info' shows a cluster, and 'weft info --all' lists those that can be found",
     "list": "'weft info' shows a cluster, and 'weft info --all' lists those that can be found",
-    "dashboard": "the scheduler serves a status page, whose address 'weft info' prints; "
-    "'weft status' and 'weft top' show the same in the terminal",
     "check": "'weft doctor' looks for what keeps a cluster from working",
     "help": "see 'weft --help', and 'weft COMMAND --help'",
 }
@@ -40,9 +38,8 @@ COMMANDS: Final = {
     "Run a cluster": ("scheduler", "worker", "ssh"),
     "Run programs on it": ("submit", "queue", "wait", "output", "cancel", "retry", "forget"),
     "Look at it": (
-        *("status", "top", "info", "explain", "timeline", "profile", "logs", "events"),
-        "doctor",
-        "selftest",
+        *("status", "top", "dashboard", "info", "explain", "timeline", "profile", "logs"),
+        *("events", "doctor", "selftest"),
     ),
     "Change it": ("scale", "retire", "block", "unblock", "pause", "resume", "stop", "journal"),
     "Access and settings": ("token", "config", "completion"),

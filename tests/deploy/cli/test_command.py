@@ -47,7 +47,6 @@ def test_help_has_examples_and_explains_the_options(arguments, words, tmp_path):
         (["shutdown"], ["no command 'shutdown'", "'weft stop'"]),
         (["start"], ["no command 'start'", "'weft scheduler'", "'weft worker'"]),
         (["ls"], ["no command 'ls'", "'weft info'"]),
-        (["dashboard"], ["no command 'dashboard'", "status page", "'weft status'"]),
         (["worker", "--nprocs", "2"], ["no option --nprocs; it is --nworkers here"]),
         (["ps"], ["no command 'ps'", "'weft info --all'"]),
         (["check"], ["no command 'check'", "'weft doctor'"]),
