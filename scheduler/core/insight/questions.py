@@ -28,6 +28,7 @@ from .calls import on_ask_call
 from .forwarded_questions import on_ask_other
 from .info import describe_client, describe_cluster, describe_worker
 from .overview import ask_overview
+from .searching import ask_search
 from .task_changes import ask_task_changes
 from .task_questions import (
     ask_attempts,
@@ -182,6 +183,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     "holders": Question(ask_holders),
     "sizes": Question(ask_sizes),
     "processing": Question(ask_processing),
+    "search": Question(ask_search),
 }
 
 ORDERS: Final[dict[str, LateQuestion]] = {"call": LateQuestion(on_ask_call, Level.CLIENT)}
