@@ -35,8 +35,12 @@ header nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; align-items: cent
 header nav a { text-decoration: none; }
 header nav a[aria-current] { color: inherit; font-weight: 600;
   border-bottom: 2px solid var(--link); }
-header form { margin-left: auto; }
-h2 { font-size: 1rem; margin: 0 0 .6rem; }
+header .search { margin-left: auto; flex: 0 1 19rem; }
+header .search input { width: 100%; background: var(--card); border: 1px solid var(--line);
+  border-radius: .35rem; color: inherit; font: inherit; font-size: .9rem; padding: .3rem .6rem; }
+header .search input::placeholder { color: var(--soft); opacity: 1; }
+header form span { margin-right: .6rem; font-size: .85rem; }
+h2 { font-size: 1rem; margin: 0 0 .6rem; overflow-wrap: anywhere; }
 .sr { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%);
   white-space: nowrap; }
 h2 small { color: var(--soft); font-weight: 400; font-size: .85rem; margin-left: .4rem; }
@@ -67,6 +71,9 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th { color: var(--soft); font-size: .8rem; font-weight: 600; text-align: left;
   vertical-align: bottom; white-space: nowrap; }
 th a { color: inherit; }
+tbody th a, td a { color: var(--link); text-decoration: none; }
+tbody th a:hover, td a:hover { text-decoration: underline; }
+td.bad a { color: inherit; }
 th[aria-sort] a { color: var(--text); }
 th[aria-sort] a::after { content: " \\25be"; }
 th, td { border-bottom: 1px solid var(--line); padding: .38rem .9rem .38rem 0; }
@@ -105,6 +112,8 @@ button.main { background: var(--link); border-color: var(--link); color: var(--c
   font-weight: 600; }
 .field { display: block; width: 100%; margin: .35rem 0 .8rem; padding: .5rem .6rem;
   background: var(--page); }
+.scale { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: .8rem 0 0; }
+.number { width: 6rem; display: inline-block; margin: 0; padding: .3rem .5rem; }
 .gate { margin: 10vh auto 0; max-width: 30rem; }
 .gate h1 { font-size: 1.2rem; margin: 0 0 .6rem; }
 code { background: var(--track); border-radius: .25rem; padding: .08rem .3rem;
@@ -115,7 +124,8 @@ code { background: var(--track); border-radius: .25rem; padding: .08rem .3rem;
 @media (max-width: 52rem) { .tiles { grid-template-columns: repeat(2, 1fr); } }
 @media (max-width: 40rem) {
   body { padding: 0 .75rem 1.5rem; }
-  header form { margin-left: 0; }
+  header .search { order: 9; flex: 1 0 100%; }
+  header form:not(.search) { margin-left: auto; }
   section { padding: .8rem .8rem; }
   .tiles { gap: .6rem; } .tiles > div { padding: .6rem .7rem; }
   .tiles .big { font-size: 1.2rem; }

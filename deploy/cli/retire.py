@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...protocol.wording import counted
+from ..overview.wording import describe_end
 from .completing import complete_workers
 from .group import Chosen, connection_file_option, fail, scheduler_option, weft
 from .hints import CommandWithCodes
@@ -110,21 +110,3 @@ async def ask_to_retire(
         return None
     ends: dict[str, dict[str, Any]] = answer["workers"]
     return ends
-
-
-def describe_end(end: dict[str, Any]) -> str:
-    """Format what became of a worker."""
-    name, n = end["name"], end["n_recomputed"]
-    n_moved = end.get("n_moved", 0)  # an earlier scheduler moves none
-    moved = again = ""
-    if n_moved:
-        moved = f"; {counted(n_moved, 'result')} {'has' if n_moved == 1 else 'have'} moved"
-    if n:
-        again = f"; {counted(n, 'result')} {'is' if n == 1 else 'are'} computed again"
-    if end["end"] == "left":
-        return f"{name} has left{moved}{again}"
-    if end["end"] == "lost":
-        return f"{name} has died before it could leave{again}"
-    if end["end"] == "leaving":
-        return f"{name} leaves when it runs nothing, and others have its results"
-    return f"{name} was kept: {end['reason']}"

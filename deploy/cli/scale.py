@@ -48,7 +48,7 @@ def scale(
     from ...client.cluster.scaling import kept, scale_client
     from ...protocol.errors import NoAnswer
     from ...protocol.wire.levels import Level
-    from .retire import describe_end
+    from ..overview.wording import describe_end
 
     if len(arguments) != 1:
         raise click.UsageError("how many workers? Give one number: weft scale N")

@@ -21,12 +21,14 @@ from ...protocol.trust.page_claims import PARAMETER as CLAIM
 from ...protocol.wire.levels import Level
 from . import status_page as html
 from .base import Page, problem_with
+from .detail_parts import STYLE as DETAIL_STYLE
 from .documents import login_page, missing_page, onward_page, problem_page
 from .stream_page import STYLE as STREAM_STYLE
 from .stream_page import stream_page
 from .stream_script import SCRIPT as STREAM_SCRIPT
 from .style import ICON, SCRIPT
 from .visiting import visitor_of
+from .visitor import Visitor
 
 #: The status page is fetched again so often, and that of all workers, at least.
 REFRESH_S: Final = 2.0
@@ -155,21 +157,23 @@ class StatusPage(BrowserPage):
         except (CommError, ProtocolError) as error:
             self.html(problem_page(f"{_GONE} ({error})", REFRESH_S), 503)
         else:
-            self.html(page)
+            self.html(page, self.get_status())
 
     async def page(self) -> str:
         """Return the status page."""
         watch = self.site.watch
         overview = await watch.overview.get()
         workers, clients = await watch.workers.get(), await watch.clients.get()
+        visitor = await visitor_of(self)
         await self.site.history.read()
-        return html.status_page(self.content(overview, workers, clients))
+        return html.status_page(self.content(overview, workers, clients, visitor))
 
     def content(
         self,
         overview: html.Info,
         workers: Mapping[str, html.Info],
         clients: Sequence[html.Info],
+        visitor: Visitor,
     ) -> html.PageContent:
         """Return what the pages show."""
         watch = self.site.watch
@@ -182,6 +186,7 @@ class StatusPage(BrowserPage):
             total_rate=watch.rates.total,
             as_of=watch.as_of,
             refresh_s=REFRESH_S,
+            visitor=visitor,
             history=self.site.history.history,
         )
 
@@ -204,7 +209,8 @@ class WorkersPage(StatusPage):
             order = "name"
         watch = self.site.watch
         overview, workers = await watch.overview.get(), await watch.workers.get()
-        return html.workers_page(self.content(overview, workers, []), order)
+        visitor = await visitor_of(self)
+        return html.workers_page(self.content(overview, workers, [], visitor), order)
 
 
 class StreamPage(StatusPage):
@@ -320,5 +326,6 @@ ASSETS: Final = {
     "/timeline.css": {"text": STREAM_STYLE, "content_type": "text/css; charset=utf-8"},
     "/timeline.js": {"text": TIME_AXIS, "content_type": "text/javascript; charset=utf-8"},
     "/stream.js": {"text": STREAM_SCRIPT, "content_type": "text/javascript; charset=utf-8"},
+    "/details.css": {"text": DETAIL_STYLE, "content_type": "text/css; charset=utf-8"},
     "/icon.svg": {"text": ICON, "content_type": "image/svg+xml"},
 }

@@ -12,6 +12,8 @@ def document(
     current: str,
     refresh_s: float,
     head: Markup | None = None,
+    visitor: str = "",
+    query: str = "",
 ) -> str:
     """Return a page with a header.
 
@@ -22,6 +24,8 @@ def document(
         current: the page, as the header knows it.
         refresh_s: it is fetched again so often; 0 = it is not.
         head: its scripts and styles; None = that which fetches it again.
+        visitor: who looks, if that is known.
+        query: what was searched for.
     """
     pages = (
         ("status", "./", "Status"),
@@ -34,10 +38,16 @@ def document(
         for page, href, label in pages
     ]
     sign_out = element(
-        "form", element("button", "Sign out", type="submit"), method="post", action="logout"
+        "form",
+        element("span", visitor, class_="soft", title="what the link of this visit permits")
+        if visitor
+        else None,
+        element("button", "Sign out", type="submit"),
+        method="post",
+        action="logout",
     )
     body = join(
-        element("header", element("h1", name), element("nav", links), sign_out),
+        element("header", element("h1", name), element("nav", links), _search(query), sign_out),
         element("p", id="silent", class_="silent", role="alert", hidden=True),
         element("main", content),
     )
@@ -45,6 +55,19 @@ def document(
         again = element("meta", http_equiv="refresh", content=f"{refresh_s:g}")
         head = join(element("noscript", again), element("script", src="refresh.js", defer=True))
     return _html(title, head, body, refresh_s)
+
+
+def _search(query: str) -> Markup:
+    field = element(
+        "input",
+        type="search",
+        name="q",
+        value=query or None,
+        placeholder="Key, function, worker, error",
+        maxlength=200,
+    )
+    named = element("label", element("span", "Search", class_="sr"), field)
+    return element("form", named, action="search", role="search", class_="search")
 
 
 def _plain_document(title: str, content: Markup, head: Markup | None = None, root: str = "") -> str:

@@ -35,6 +35,15 @@ from .browser_pages import (
     StreamPage,
     WorkersPage,
 )
+from .detail_pages import (
+    OrderPage,
+    SearchApi,
+    SearchPage,
+    TaskApi,
+    TaskPage,
+    WorkerApi,
+    WorkerPage,
+)
 from .history_pages import HISTORY_ASSETS, HistoryData, HistoryPage
 from .history_watch import HistoryWatch
 from .prometheus import render
@@ -82,6 +91,9 @@ _PAGES: Final[dict[str, type[Page]]] = {
     "/": StatusPage,
     "/api/v1/cluster": ClusterApi,
     "/api/v1/scale": ScaleApi,
+    "/api/v1/search": SearchApi,
+    "/api/v1/task": TaskApi,
+    "/api/v1/worker": WorkerApi,
     "/api/v1/workers": WorkersApi,
     "/healthz": _Healthz,
     "/history": HistoryPage,
@@ -89,10 +101,14 @@ _PAGES: Final[dict[str, type[Page]]] = {
     "/login": LoginPage,
     "/logout": LogoutPage,
     "/metrics": _MetricsPage,
+    "/order": OrderPage,
     "/readyz": _Readyz,
     "/sd": Discovery,
+    "/search": SearchPage,
     "/stream": StreamPage,
     "/stream/data": StreamData,
+    "/task": TaskPage,
+    "/worker": WorkerPage,
     "/workers": WorkersPage,
 }
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import quote
 
 from ...protocol.markup import Content, Markup, element, join
 from ...protocol.rates import SeenRate
@@ -27,7 +26,9 @@ from ..overview.wording import (
     worker_state_text,
 )
 from .documents import document, live_switch
+from .links import search_link, task_link, worker_link
 from .sparkline import sparkline
+from .visitor import LOOKING, Visitor
 
 Info = Mapping[str, Any]
 
@@ -66,6 +67,7 @@ class PageContent:
         as_of: the time of the overview, for display.
         refresh_s: the page is fetched again so often.
         history: the last hour.
+        visitor: who looks.
     """
 
     overview: Info
@@ -76,6 +78,7 @@ class PageContent:
     as_of: str = ""
     refresh_s: float = 2.0
     history: ClusterHistory = field(default_factory=ClusterHistory)
+    visitor: Visitor = LOOKING
 
 
 # --- Pages ----------------------------------------------------------------------------------------
@@ -101,7 +104,9 @@ def status_page(shown: PageContent) -> str:
         _totals(info),
         _foot(shown),
     )
-    return document(_title(info), _name(info), content, "status", shown.refresh_s)
+    return document(
+        _title(info), name_of(info), content, "status", shown.refresh_s, visitor=shown.visitor.name
+    )
 
 
 def workers_page(shown: PageContent, order: str) -> str:
@@ -112,14 +117,34 @@ def workers_page(shown: PageContent, order: str) -> str:
             "section",
             element("h2", "Workers", element("small", counted(len(rows), "worker"))),
             _worker_table(rows, order) if rows else _no_workers(),
+            _scale_form(len(rows)) if shown.visitor.may_order else None,
         ),
         _foot(shown),
     )
-    name = _name(shown.overview)
-    return document(f"Workers – {name}", name, content, "workers", shown.refresh_s)
+    name = name_of(shown.overview)
+    return document(
+        f"Workers – {name}", name, content, "workers", shown.refresh_s, visitor=shown.visitor.name
+    )
 
 
-def _name(info: Info) -> str:
+def _scale_form(n: int) -> Markup:
+    """Return the form that leads to the question whether to have another number of workers."""
+    number = element(
+        "input", type="number", name="n", id="n", value=n, min=0, max=999_999, class_="field number"
+    )
+    return element(
+        "form",
+        element("input", type="hidden", name="do", value="scale"),
+        element("label", "Workers wanted", for_="n"),
+        number,
+        element("button", "Scale …", type="submit"),
+        action="order",
+        class_="scale",
+    )
+
+
+def name_of(info: Info) -> str:
+    """Return the name of a cluster, for display."""
     return str(info["name"]) or "weft"
 
 
@@ -130,7 +155,7 @@ def _title(info: Info) -> str:
     level = info["health"][0]["level"]
     if level != "ok":
         state = f"{_LEVELS[level]}, {state}"
-    return f"{state} – {_name(info)}"
+    return f"{state} – {name_of(info)}"
 
 
 def _foot(shown: PageContent) -> Markup:
@@ -190,7 +215,7 @@ def _tiles(shown: PageContent) -> Markup:
             f" with {counted(info['threads'], 'thread')}",
             ", ".join(others) or f"{spaced(info['threads_busy'])} threads busy",
             join(
-                _bar([(busy, "run")], f"{busy:.0%} of the threads are busy"),
+                bar_of([(busy, "run")], f"{busy:.0%} of the threads are busy"),
                 _spark_of_cpu(shown.history, info["threads"]),
             ),
         ),
@@ -200,7 +225,7 @@ def _tiles(shown: PageContent) -> Markup:
             limit,
             f"{sized(memory['managed'])} in results",
             join(
-                _memory_bar(memory["managed"], memory["resident"], memory["limit"])
+                memory_bar(memory["managed"], memory["resident"], memory["limit"])
                 if share
                 else None,
                 _spark_of_memory(shown.history, memory["limit"]),
@@ -266,7 +291,7 @@ def _progress(function: Info) -> Content:
         parts = n_round - n_bad, n_bad, _n_running(function)
         good, bad, at_workers = (n / n_all for n in parts)
         words = f"{good:.0%} finished, {bad:.0%} failed, {at_workers:.0%} at workers"
-        bar = _bar([(good, "done"), (bad, "fail"), (at_workers, "run")], words)
+        bar = bar_of([(good, "done"), (bad, "fail"), (at_workers, "run")], words)
     return bar, element("span", done, ", " if done and failed else None, failed)
 
 
@@ -296,18 +321,22 @@ def _functions(shown: PageContent) -> Markup:
     return _table_section("Progress", "", _FUNCTIONS, rows, more)
 
 
-def _key(failure: Info) -> Content:
-    address = f"task?key={quote(failure['key'], safe='')}"
-    return element("a", element("code", failure["key"]), href=address)
-
-
 _FAILURES: Final = (
     Column("Times", lambda f: spaced(f["n"]), "n"),
-    Column("Function", lambda f: f["function"], "name"),
-    Column("What was raised last", lambda f: f["text"], "text", emphasis=lambda f: "bad"),
+    Column("Function", lambda f: search_link(f["function"]), "name"),
+    Column(
+        "What was raised last",
+        lambda f: task_link(f["key"], f["text"]),
+        "text",
+        emphasis=lambda f: "bad",
+    ),
     Column("When", lambda f: _ago(f["age_s"]), "when"),
-    Column("Key", _key),
-    Column("Worker", lambda f: f["worker"], least_width=NARROW),
+    Column("Key", lambda f: task_link(f["key"], element("code", f["key"])), least_width=NARROW),
+    Column(
+        "Worker",
+        lambda f: worker_link(f["worker"]) if f["worker"] else "",
+        least_width=NARROW,
+    ),
 )
 
 
@@ -406,7 +435,11 @@ def _worker_table(rows: Iterable[tuple[str, Info]], order: str) -> Markup:
 
     columns = (
         Column(
-            heading("name"), lambda w: w["name"], "name", title=_place, is_sorted=order == "name"
+            heading("name"),
+            lambda w: worker_link(w["address"], str(w["name"])),
+            "name",
+            title=_place,
+            is_sorted=order == "name",
         ),
         Column(
             "State",
@@ -436,7 +469,7 @@ def _memory(worker: Info) -> Content:
     resident = metrics.get("rss", 0)
     if not resident:
         return ""
-    bar = _memory_bar(metrics.get("managed", 0), resident, limit) if limit else None
+    bar = memory_bar(metrics.get("managed", 0), resident, limit) if limit else None
     return bar, element("span", memory_text(resident, limit))
 
 
@@ -458,7 +491,7 @@ def _table_section(
     )
 
 
-def _bar(parts: Iterable[tuple[float, str]], label: str) -> Markup:
+def bar_of(parts: Iterable[tuple[float, str]], label: str) -> Markup:
     """Return a bar of parts of 1, one behind the other."""
     start = 0.0
     rects = []
@@ -481,12 +514,13 @@ def _bar(parts: Iterable[tuple[float, str]], label: str) -> Markup:
     )
 
 
-def _memory_bar(managed: int, resident: int, limit: int) -> Markup:
+def memory_bar(managed: int, resident: int, limit: int) -> Markup:
+    """Return a bar of the memory that results take, and of the rest that is in use."""
     share = resident / limit if limit else 0.0
     of_results = min(managed, resident) / limit if limit else 0.0
     rest = "fail" if share >= _FULL else "full" if share >= _HIGH else "run"
     label = f"{share:.0%} of the memory limit, {of_results:.0%} are results"
-    return _bar([(of_results, "done"), (share - of_results, rest)], label)
+    return bar_of([(of_results, "done"), (share - of_results, rest)], label)
 
 
 def _ago(seconds: float) -> str:

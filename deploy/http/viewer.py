@@ -33,6 +33,7 @@ from ...protocol.wire.messages import (
     Metrics,
     Unsupported,
 )
+from ...protocol.wire.payload import Blob
 from ...protocol.wire.roles import Role
 from ...protocol.wording import named_with_user
 
@@ -149,6 +150,17 @@ class Viewer:
                 else:
                     whole[part] = content
         return whole
+
+    async def ask_blobs(
+        self, name: str, arguments: dict[str, Any], *, visit: str = ""
+    ) -> tuple[dict[str, Any], list[Blob | None]]:
+        """Return the only page of the scheduler's answer to a question, and its blobs.
+
+        Raises:
+            TimeoutError, WeftError: see `ask`.
+        """
+        answer = await self._ask(name, arguments, "", visit=visit)
+        return answer.info, answer.blobs
 
     async def ask_page(self, name: str, page: str) -> tuple[dict[str, Any], str]:
         """Return one page of the scheduler's answer to a question, and the name of the next one.

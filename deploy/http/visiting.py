@@ -8,50 +8,13 @@ and is refused there if the visitor may not ask it. What is known here only deci
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ...protocol.wire.levels import Level
+from .visitor import FORM_TOKEN, LOOKING, Visitor
 
 if TYPE_CHECKING:
     from .base import Page
-
-#: The field of forms that only pages of the same visit have.
-FORM_TOKEN: Final = "form"
-
-
-@dataclass(frozen=True, slots=True)
-class Visitor:
-    """Who looks at a page.
-
-    Attributes:
-        level: what the visitor may do.
-        user: whose token has made the link; "" = one without a user.
-        visit: the pass of the visit, with which questions are asked; "" = there is none.
-        form_token: what the forms of this visit have.
-    """
-
-    level: Level = Level.VIEW
-    user: str = ""
-    visit: str = ""
-    form_token: str = ""
-
-    @property
-    def may_read(self) -> bool:
-        """Whether to show arguments, tracebacks, stacks and logs: those are for clients."""
-        return self.level >= Level.CLIENT
-
-    @property
-    def may_order(self) -> bool:
-        """Whether to show buttons."""
-        return self.level >= Level.ADMIN
-
-    @property
-    def name(self) -> str:
-        """The visitor, for the header of pages; "" = one who may look."""
-        if self.level < Level.CLIENT:
-            return ""
-        return self.user or self.level.label
 
 
 async def visitor_of(page: Page) -> Visitor:
@@ -63,11 +26,11 @@ async def visitor_of(page: Page) -> Visitor:
     gate = page.site.gate
     visit = gate.visit_of(page)
     if not visit or "Authorization" in page.request.headers:
-        return Visitor()
+        return LOOKING
     found = await page.site.viewer.ask_all("visit", {"pass": visit})
     if not found:
         gate.end_visit(page)
-        return Visitor()
+        return LOOKING
     level = Level[str(found["level"]).upper()]
     return Visitor(level, str(found["user"]), visit, gate.form_token(visit))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...protocol.wording import lasting, listed, sized
+from ...protocol.wording import counted, lasting, listed, sized
 
 #: {state of tasks: how it is shown}
 _STATES: Final = {
@@ -147,3 +147,21 @@ def describe_task(task: dict[str, Any]) -> str:
     lines += [f"  {name:13}  {text}" for name, text in rows if text]
     lines += [f"  {age_s:9.3f} s ago  {what}" for age_s, what in task["story"]]
     return "\n".join(lines)
+
+
+def describe_end(end: dict[str, Any]) -> str:
+    """Format what became of a worker that was to leave."""
+    name, n = end["name"], end["n_recomputed"]
+    n_moved = end.get("n_moved", 0)  # an earlier scheduler moves none
+    moved = again = ""
+    if n_moved:
+        moved = f"; {counted(n_moved, 'result')} {'has' if n_moved == 1 else 'have'} moved"
+    if n:
+        again = f"; {counted(n, 'result')} {'is' if n == 1 else 'are'} computed again"
+    if end["end"] == "left":
+        return f"{name} has left{moved}{again}"
+    if end["end"] == "lost":
+        return f"{name} has died before it could leave{again}"
+    if end["end"] == "leaving":
+        return f"{name} leaves when it runs nothing, and others have its results"
+    return f"{name} was kept: {end['reason']}"

@@ -115,6 +115,7 @@ def _measurements(ws: WorkerHandle) -> dict[str, int]:
         "spilled": spilled_nbytes(ws),
         "rss": ws.resident_nbytes,
         "cpu": status.cpu_percent,
+        "fetched": min(status.fetched_nbytes, MAX_NUMBER),
     }
 
 

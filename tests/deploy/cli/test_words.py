@@ -19,7 +19,7 @@ from weft.deploy.cli.exits import (
     exit_code_of,
     exit_codes_of,
 )
-from weft.deploy.cli.retire import describe_end
+from weft.deploy.overview.wording import describe_end
 from weft.protocol.errors import NotPermitted, TakenOver
 from weft.protocol.host.exits import EXIT_TAKEN_OVER
 from weft.worker.family import exits as worker_exits

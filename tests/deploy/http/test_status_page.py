@@ -201,7 +201,7 @@ def test_workers_are_sorted_as_asked_and_the_column_says_so(order):
         "3": worker("c", n_processing=2, metrics={"rss": 500, "cpu": 90}),
     }
     page = workers_page(PageContent(info(), workers), order)
-    names = re.findall(r'<th scope="row"[^>]*>(\w)</th>', page)
+    names = re.findall(r'<th scope="row"[^>]*><a[^>]*>(\w)</a></th>', page)
     expected = {"name": "abc", "memory": "acb", "tasks": "bca", "cpu": "cba"}[order]
     assert "".join(names) == expected
     assert page.count("aria-sort") == 1
