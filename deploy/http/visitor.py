@@ -1,4 +1,4 @@
-"""Who looks at a page, and what is shown to them. Pure.
+"""The visitor of a page, and what is shown to one. Pure.
 
 What a visitor may do is for the scheduler to decide; this decides what a page shows.
 """
@@ -16,7 +16,7 @@ FORM_TOKEN: Final = "form"
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who looks at a page.
+    """The visitor who looks at a page.
 
     Attributes:
         level: what the visitor may do.

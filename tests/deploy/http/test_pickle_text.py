@@ -61,7 +61,7 @@ def test_nothing_is_run(tmp_path):
     assert not (tmp_path / "made").exists()
 
 
-def test_what_is_long_is_cut():
+def test_long_values_are_cut():
     assert text("a" * 1000) == f"('{'a' * 120}'…)"
     assert text(list(range(1000))).endswith("18, 19, …])")
     assert text(1 << 10_000) == "(<int of 10001 bits>)"
@@ -72,7 +72,7 @@ def test_what_is_long_is_cut():
     assert text(deep) == f"({'[' * 6}…{']' * 6})"
 
 
-def test_what_is_in_itself_or_in_others_many_times_is_written_in_bounded_time():
+def test_values_that_are_in_themselves_or_in_others_many_times_are_written_in_bounded_time():
     many = ["x"]
     for _ in range(40):
         many = [many] * 20
@@ -89,7 +89,7 @@ def test_inputs_are_named():
 
 
 @pytest.mark.parametrize("blob", [b"", b"x", b"\x80", b"\x80\x05.", b"(" * 1000, b"0" * 100])
-def test_what_is_no_pickle_is_no_error(blob):
+def test_bytes_that_are_no_pickle_are_no_error(blob):
     assert arguments_text(blob, []).startswith("(")
 
 

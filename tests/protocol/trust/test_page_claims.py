@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from weft.protocol.errors import LocalProtocolError
 from weft.protocol.trust.page_claims import Claim, Claims, claim
 from weft.protocol.wire.levels import Level, lowered, with_user
 
@@ -28,7 +29,7 @@ def test_a_claim_of_a_client_has_the_user_of_its_token():
 @pytest.mark.parametrize("level", [Level.VIEW, Level.WORKER, Level.CLIENT])
 def test_a_token_makes_no_claim_of_a_higher_role(level):
     token = lowered(TOKEN, level)
-    with pytest.raises(ValueError, match="cannot be made from"):
+    with pytest.raises(LocalProtocolError, match="cannot be made from"):
         claim(token, MADE, Level.ADMIN)
 
 

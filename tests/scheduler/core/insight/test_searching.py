@@ -90,7 +90,7 @@ def test_few_keys_are_listed_in_a_page(board, monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [{}, {"text": ""}, {"text": 1}, {"text": "a" * 201}])
-def test_what_is_no_text_is_refused(board, arguments):
+def test_an_argument_that_is_no_text_is_refused(board, arguments):
     peer = board.connect(Role.VIEWER)
     (answer,) = board.send(peer, m.Ask(request=1, name="search", arguments=arguments))[peer]
     assert answer.kind == "bad-argument"

@@ -45,7 +45,7 @@ def test_tasks_are_cancelled_for_all_also_while_they_run(board):
     assert "cancelled by an admin" in board.state.story.of("a")[-1]
 
 
-def test_what_has_ended_or_does_not_run_is_not_cancelled(board):
+def test_tasks_that_have_ended_are_not_cancelled(board):
     worker, client = board.worker(), board.client()
     board.send(client, graph("a -> b"))
     board.finish(worker, "a")

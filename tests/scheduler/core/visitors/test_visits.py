@@ -103,7 +103,7 @@ def test_a_claim_is_accepted_for_a_short_time(board, pages, at, passes, text):
     assert text in enter(board, pages, at=at).text
 
 
-def test_what_claims_nothing_is_refused(board, pages):
+def test_arguments_that_claim_nothing_are_refused(board, pages):
     made = made_text(BEGAN, NUMBER)
     for arguments in (
         {},
