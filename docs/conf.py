@@ -7,7 +7,13 @@ Warnings are errors, which covers every link from one page to another or to one 
 
 from __future__ import annotations
 
+import click
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
 import weft
+from weft.deploy.cli.command import weft as weft_command
 
 project = "weft"
 author = "The weft developers"
@@ -44,3 +50,26 @@ html_static_path = ["_static"]
 html_css_files = ["weft.css"]
 # No fonts, scripts or images from elsewhere.
 html_theme_options = {"navigation_with_keys": True}
+
+
+class Commands(SphinxDirective):
+    """`{weft-commands}`: a section for each command, with what its `--help` prints."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the sections, by the names of the commands."""
+        sections: list[nodes.Node] = []
+        for name in weft_command.list_commands(click.Context(weft_command)):
+            context = click.Context(
+                weft_command.commands[name], info_name=f"weft {name}", max_content_width=96
+            )
+            text = context.get_help()
+            section = nodes.section(ids=[f"weft-{name}"], names=[f"weft {name}"])
+            section += nodes.title(text=f"weft {name}")
+            section += nodes.literal_block(text, text, language="text")
+            sections.append(section)
+        return sections
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx calls this."""
+    app.add_directive("weft-commands", Commands)
