@@ -18,6 +18,7 @@ _HOMES = {
     "LocalCluster": "local.cluster",
     "PBSCluster": "batch.cluster",
     "SGECluster": "batch.cluster",
+    "SSHCluster": "ssh.ssh_cluster",
     "SlurmCluster": "batch.cluster",
 }
 
