@@ -49,8 +49,11 @@ IN_PLACE_OF: Final = "it was interrupted in the place of the task before it, whi
 #: The files of the code that imports modules begin so.
 _IMPORTLIB: Final = "<frozen importlib"
 
-_set_exception: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
-_set_exception.argtypes = [ctypes.c_ulong, ctypes.py_object]
+#: A function of its own: one that is read from `pythonapi` is shared with the libraries of tasks,
+#: which may call it with other types.
+_set_exception: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)(
+    ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
+)
 
 
 class TaskInterrupted(BaseException):

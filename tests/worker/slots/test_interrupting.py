@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -177,6 +178,11 @@ def test_a_thread_is_interrupted_once_for_each_time_that_it_is_asked():
     state.cancelled.clear()
     assert not interrupts.step()
     assert not interrupts.was_asked(7)
+
+
+def test_tasks_may_call_the_same_function_of_python_with_types_of_their_own():
+    call = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    assert call(ctypes.c_long(0), ctypes.py_object(TaskInterrupted)) == 0  # no thread has this id
 
 
 def test_a_task_that_has_looked_at_the_flag_gets_time():
