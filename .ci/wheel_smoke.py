@@ -18,6 +18,7 @@ from weft.protocol.host.checkout import commit_of
 #: Packages that only an extra installs, and the modules that may need them.
 EXTRAS = {
     "joblib": "weft.joblib",
+    "papermill": "weft.compat.papermill",
     "parsl": "weft.compat.parsl",
     "psycopg": "weft.scheduler.journal.postgresql",
     "rich": "weft.deploy.top.",
