@@ -22,6 +22,7 @@ EXTRAS = {
     "parsl": "weft.compat.parsl",
     "psycopg": "weft.scheduler.journal.postgresql",
     "rich": "weft.deploy.top.",
+    "snakemake_interface_executor_plugins": "weft.compat.snakemake",
 }
 
 

@@ -68,7 +68,10 @@ def python(*arguments: str, cwd: Path = ROOT) -> str:
 
 
 def sources(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).rglob("*.py"))
+    found = sorted((ROOT / folder).rglob("*.py"))
+    # What has a pyproject.toml of its own is another distribution.
+    others = [path.parent for path in (ROOT / folder).rglob("pyproject.toml")]
+    return [path for path in found if not any(map(path.is_relative_to, others))]
 
 
 def package_of(source: Path) -> list[str]:
