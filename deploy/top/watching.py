@@ -81,12 +81,13 @@ class OverviewReader:
             return
         history = self.snapshot.history
         # All leave at once: questions that come together wake the scheduler once.
-        (overview, _), (page, next_page), (numbers, _) = await asyncio.gather(
+        answers = await asyncio.gather(
             self.viewer.ask_page("overview", ""),
             self.viewer.ask_page("workers", self._page),
             # A page of the history is named by the place up to which it was read.
             self.viewer.ask_page("history", history.cursor),
         )
+        (overview, _), (page, next_page), (numbers, _) = answers
         history.take(numbers)
         self.snapshot.take(overview, self._clock())
         self._take_page(page["workers"], next_page)
