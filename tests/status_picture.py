@@ -95,7 +95,7 @@ async def take_stream(cluster: LocalCluster, client: Client, folder: Path) -> No
                 ("stream-narrow", 400, "light"),
                 ("stream-light", 1100, "light"),
             ):
-                await page.show_as(width=width, height=430, scheme=scheme)
+                await page.show_as(width=width, height=620, scheme=scheme)
                 await page.go(await page.js("location.href"))
                 await page.wait_for("document.querySelector('.timeline').dataset.drawn === '1'")
                 if name == "stream-light":
@@ -111,7 +111,7 @@ async def _point_at_a_bar(page: BrowserTab) -> None:
     )
     for part in range(40, 100):
         x = box[1] + box[2] * part / 100
-        await page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=box[0] + 38)
+        await page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=box[0] + 40)
         if await page.js("document.querySelector('.tip').innerText.includes('fetched')"):
             return
 

@@ -111,9 +111,9 @@ STYLE: Final = """\
 @media (min-width: 82rem) { .charts { grid-template-columns: repeat(3, minmax(0, 1fr)); } }
 .charts:focus-visible { outline: 2px solid var(--link); outline-offset: 4px; }
 .chart { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
-  margin: 0; padding: .75rem .9rem .6rem; min-width: 0; }
+  margin: 0; padding: .75rem .9rem .6rem; min-width: 0; display: flex; flex-direction: column; }
 .chart h3 { font-size: .9rem; font-weight: 600; margin: 0 0 .25rem; }
-.chart canvas { display: block; width: 100%; height: 9.5rem; cursor: crosshair; }
+.chart canvas { display: block; margin-top: auto; width: 100%; height: 9.5rem; cursor: crosshair; }
 @media (min-width: 82rem) { .chart canvas { height: clamp(9.5rem, 50vh - 11.5rem, 22rem); } }
 .keys-of { display: flex; flex-wrap: wrap; gap: .1rem .35rem; list-style: none; padding: 0;
   margin: 0 0 .5rem -.4rem; font-size: .8rem; min-height: 1.6rem; }

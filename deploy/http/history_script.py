@@ -101,6 +101,7 @@ _PAGE: Final = r"""
     now,
     oldest: () => samples.n ? samples.at[0] : Infinity,
     firstS: SHOWN_S,
+    mostS: 3600,
     least: 10,
     changed: wish,
     note(query) {

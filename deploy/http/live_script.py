@@ -87,12 +87,13 @@ function readOn(address, {wants, take, next}) {
 #:     now()                 the present, seconds
 #:     oldest()              the first instant that there is; Infinity = there is none
 #:     firstS, least         the part that is shown at first, and the least, seconds
+#:     mostS                 the part that can be shown although less is there
 #:     changed()             what is shown has changed, by the user or by time
 #:     note(query)           adds to the address what else is chosen
 #:     boxOf(event)          see `timeRange`
 _FOLLOWING: Final = r"""
 const asked = new URLSearchParams(location.search);
-function liveRange(plot, {now, oldest, firstS, least, changed, note, boxOf}) {
+function liveRange(plot, {now, oldest, firstS, mostS = 0, least, changed, note, boxOf}) {
   const live = document.querySelector("#live-button");
   const self = {follows: !asked.has("from"), range: null};
   let writing = 0, range = null;
@@ -133,7 +134,7 @@ function liveRange(plot, {now, oldest, firstS, least, changed, note, boxOf}) {
   self.begin = () => {
     const from = Number(asked.get("from")), to = Number(asked.get("to"));
     const last = Number(asked.get("last")) || firstS;
-    const first = () => Math.min(oldest(), now() - firstS);
+    const first = () => Math.min(oldest(), now() - Math.max(firstS, mostS));
     self.range = range = timeRange(plot, {
       whole: () => [first(), now()],
       least: () => least,

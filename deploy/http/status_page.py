@@ -40,9 +40,10 @@ MAX_GROUPS: Final = 20
 #: Parts of the memory limit from which a bar is in another colour.
 _HIGH: Final = 0.8
 _FULL: Final = 0.95
-#: The part of time of the small lines, seconds, and how many points they have.
+#: The part of time of the small lines, at least and at most, and of one point, seconds.
+_LEAST_SPARK_S: Final = 20.0
 _SPARK_S: Final = 300.0
-_SPARK_N: Final = 100
+_SPARK_STEP_S: Final = 3.0
 #: Emphasis of the states of workers.
 _STATES: Final = {
     "away": "bad",
@@ -180,7 +181,7 @@ def _health_line(line: Info) -> Markup:
 
 
 def _tiles(shown: PageContent) -> Markup:
-    info = shown.overview
+    info, history = shown.overview, shown.history
     tasks, memory, n_workers = info["tasks"], info["memory"], info["n_workers"]
     n_left = n_unfinished(info["tasks"])
     per_second, eta_s = shown.total_rate
@@ -197,7 +198,13 @@ def _tiles(shown: PageContent) -> Markup:
     busy = info["threads_busy"] / info["threads"] if info["threads"] else 0.0
     return element(
         "dl",
-        tile("Tasks left", spaced(n_left), "", left, _spark_of_tasks(shown.history)),
+        tile(
+            "Tasks left",
+            spaced(n_left),
+            "",
+            left,
+            _spark(history, ("processing", "queued", "waiting"), "full", "Tasks left"),
+        ),
         tile(
             "Throughput",
             _rate(per_second),
@@ -207,7 +214,7 @@ def _tiles(shown: PageContent) -> Markup:
             else f"about {lasting(eta_s)} left"
             if n_left and eta_s is not None
             else "",
-            _spark_of_rate(shown.history),
+            _spark(history, ("completed",), "done", "Tasks per second", unit=1.0),
         ),
         tile(
             "Workers",
@@ -216,7 +223,7 @@ def _tiles(shown: PageContent) -> Markup:
             ", ".join(others) or f"{spaced(info['threads_busy'])} threads busy",
             join(
                 bar_of([(busy, "run")], f"{busy:.0%} of the threads are busy"),
-                _spark_of_cpu(shown.history, info["threads"]),
+                _spark(history, ("cpu_us",), "run", "CPU of workers", info["threads"], 1e6),
             ),
         ),
         tile(
@@ -228,35 +235,35 @@ def _tiles(shown: PageContent) -> Markup:
                 memory_bar(memory["managed"], memory["resident"], memory["limit"])
                 if share
                 else None,
-                _spark_of_memory(shown.history, memory["limit"]),
+                _spark(
+                    history, ("managed", "unmanaged"), "run", "Memory of workers", memory["limit"]
+                ),
             ),
         ),
         class_="tiles",
     )
 
 
-def _spark_of_tasks(history: ClusterHistory) -> Markup | None:
-    names = ("processing", "queued", "waiting")
-    columns = [history.levels(name, _SPARK_N, _SPARK_S) for name in names]
-    left = [*map(sum, zip(*columns, strict=True))]
-    return sparkline(left, _SPARK_N, "full", "Tasks left, last 5 minutes")
+def _spark(
+    history: ClusterHistory,
+    columns: Sequence[str],
+    kind: str,
+    label: str,
+    most: float = 0.0,
+    unit: float = 0.0,
+) -> Markup | None:
+    """Return the small line of the sum of columns; with a unit, of how they grow for each second.
 
-
-def _spark_of_rate(history: ClusterHistory) -> Markup | None:
-    rates = history.rates("completed", _SPARK_N, _SPARK_S)
-    return sparkline(rates, _SPARK_N, "done", "Tasks per second, last 5 minutes")
-
-
-def _spark_of_cpu(history: ClusterHistory, n_threads: int) -> Markup | None:
-    cores = history.rates("cpu_us", _SPARK_N, _SPARK_S, unit=1e6)
-    return sparkline(cores, _SPARK_N, "run", "CPU of workers, last 5 minutes", n_threads)
-
-
-def _spark_of_memory(history: ClusterHistory, limit: int) -> Markup | None:
-    names = ("managed", "unmanaged")
-    columns = [history.levels(name, _SPARK_N, _SPARK_S) for name in names]
-    used = [*map(sum, zip(*columns, strict=True))]
-    return sparkline(used, _SPARK_N, "run", "Memory of workers, last 5 minutes", limit)
+    It has the last five minutes, or, of a younger scheduler, what there is.
+    """
+    seconds = min(max(history.span_s, _LEAST_SPARK_S), _SPARK_S)
+    n = round(seconds / _SPARK_STEP_S)
+    if unit:
+        values = [history.rates(name, n, seconds, unit=unit) for name in columns]
+    else:
+        values = [history.levels(name, n, seconds) for name in columns]
+    sums = [*map(sum, zip(*values, strict=True))]
+    return sparkline(sums, n, kind, f"{label}, last {lasting(seconds)}", most)
 
 
 def _n_running(function: Info) -> int:

@@ -36,12 +36,14 @@ class ClusterHistory:
         """Return the growth of a column for each second, in `n` parts of the last `seconds`."""
         ends = self._ends(name, n + 1, seconds / n)
         at = self._ends("at_ms", n + 1, seconds / n)
-        return [
-            max(ends[i] - ends[i - 1], 0) / unit / max((at[i] - at[i - 1]) / 1000, 1e-3)
-            if at[i] > at[i - 1]
-            else 0.0
-            for i in range(1, len(ends))
-        ]
+        found: list[float] = []
+        rate = 0.0
+        for i in range(len(ends) - 1, 0, -1):
+            # Where there is no sample in a part, what has grown until the next one is of both.
+            if at[i] > at[i - 1]:
+                rate = max(ends[i] - ends[i - 1], 0) / unit / ((at[i] - at[i - 1]) / 1000)
+            found.append(rate)
+        return found[::-1]
 
     def levels(self, name: str, n: int, seconds: float) -> list[float]:
         """Return a column as it was at the end of each of `n` parts of the last `seconds`."""

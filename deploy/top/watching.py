@@ -8,10 +8,11 @@ workers as on 10.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...protocol.errors import CommError, ConfigError, ProtocolError
+from ...protocol.errors import CommError, ConfigError, ProtocolError, QuestionFailed
 from ...protocol.trust.connection_file import ConnectionFile
 from ...protocol.trust.finding import NoSchedulerFound
 from ..http.viewer import Viewer
@@ -75,22 +76,27 @@ class OverviewReader:
             await viewer.open(found.addresses[0], found.to_security(), _TIMEOUT_S)
             self.viewer = viewer
             self._page, self._seen = "", {}
-        if not self._reads_workers:
-            overview, _ = await self.viewer.ask_page("overview", "")
-            self.snapshot.take(overview, self._clock())
-            return
-        history = self.snapshot.history
+        questions = [self._ask_overview(self.viewer)]
+        if self._reads_workers:
+            questions += [self._ask_workers(self.viewer), self._ask_history(self.viewer)]
         # All leave at once: questions that come together wake the scheduler once.
-        answers = await asyncio.gather(
-            self.viewer.ask_page("overview", ""),
-            self.viewer.ask_page("workers", self._page),
-            # A page of the history is named by the place up to which it was read.
-            self.viewer.ask_page("history", history.cursor),
-        )
-        (overview, _), (page, next_page), (numbers, _) = answers
-        history.take(numbers)
+        await asyncio.gather(*questions)
+
+    async def _ask_overview(self, viewer: Viewer) -> None:
+        overview, _ = await viewer.ask_page("overview", "")
         self.snapshot.take(overview, self._clock())
+
+    async def _ask_workers(self, viewer: Viewer) -> None:
+        page, next_page = await viewer.ask_page("workers", self._page)
         self._take_page(page["workers"], next_page)
+
+    async def _ask_history(self, viewer: Viewer) -> None:
+        """Ask for what is new of the last hour, of a scheduler that keeps it."""
+        history = self.snapshot.history
+        with contextlib.suppress(QuestionFailed):
+            # A page is named by the place up to which the last one was read.
+            numbers, _ = await viewer.ask_page("history", history.cursor)
+            history.take(numbers)
 
     def _take_page(self, workers: dict[str, dict[str, Any]], next_page: str) -> None:
         """Take a page of workers; those that no page of a whole pass has named are gone."""

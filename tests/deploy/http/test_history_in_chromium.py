@@ -25,7 +25,11 @@ PIXELS = """((i, name) => {
   const shown = document.querySelectorAll('.chart canvas')[i];
   const of = getComputedStyle(document.querySelector('.axes')).getPropertyValue('--' + name).trim();
   const [r, g, b] = [1, 3, 5].map((k) => parseInt(of.slice(k, k + 2), 16));
-  const data = shown.getContext('2d').getImageData(0, 0, shown.width, shown.height).data;
+  const canvas = document.createElement('canvas');
+  Object.assign(canvas, {width: shown.width, height: shown.height});
+  const context = canvas.getContext('2d', {willReadFrequently: true});
+  context.drawImage(shown, 0, 0);
+  const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
   let n = 0;
   for (let k = 0; k < data.length; k += 4)
     n += data[k] === r && data[k + 1] === g && data[k + 2] === b && data[k + 3] === 255;
@@ -178,13 +182,16 @@ async def test_with_reduced_motion_charts_move_when_there_is_something_new_only(
         page = await opened(browser, cluster, "", samples(50, completed=lambda i: i))
         feature = {"name": "prefers-reduced-motion", "value": "reduce"}
         await page.call("Emulation.setEmulatedMedia", features=[feature])
-        frames = "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
-        await page.js(frames + ".then(() => 1)")
+        frames = (
+            "(async () => { for (let i = 0; i < 30; i++)"
+            " await new Promise((go) => requestAnimationFrame(go)); return 1; })()"
+        )
+        await page.js(frames)
         await page.js(
             "nDrawn = 0, of = document.querySelector('canvas').getContext('2d'),"
             "clear = of.clearRect.bind(of), of.clearRect = (...a) => (nDrawn++, clear(...a)), 1"
         )
-        await page.js(f"Promise.resolve().{'then(() => ' + frames + ').' * 20}then(() => 1)")
+        await page.js(frames)
         assert await page.js("nDrawn") == 0
         page.assert_clean(url)
 

@@ -39,7 +39,8 @@ def test_levels_and_rates_are_of_equal_parts_of_the_time_before_the_last_sample(
     assert found.levels("n", 2, 4.0) == [10.0, 70.0]
     assert found.rates("n", 2, 4.0) == pytest.approx([5.0, 30.0])
     assert found.rates("n", 4, 4.0, unit=10.0) == pytest.approx([1.0, 0.0, 2.0, 4.0])
-    assert found.rates("n", 100, 400.0) == pytest.approx([17.5], abs=17.5)
+    assert found.rates("n", 100, 400.0) == pytest.approx([17.5])
+    assert found.rates("n", 8, 4.0)[-4:] == pytest.approx([20.0, 20.0, 40.0, 40.0])
     assert found.levels("unknown", 4, 4.0) == []
     assert ClusterHistory().rates("n", 4, 4.0) == []
 
