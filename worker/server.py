@@ -72,7 +72,6 @@ from .core.events import (
     WorkerEnding,
 )
 from .core.features import FEATURES
-from .core.features.times import running_report
 from .core.seats import MAX_BLOCKED
 from .core.state import WorkerState
 from .data.parts import PartReader
@@ -373,9 +372,7 @@ class WorkerServer(SessionOwner):
     def heartbeat(self) -> list[Message]:
         """See `SessionOwner`."""
         assert self._reporter is not None
-        running = running_report(self.executor.state, self.executor.running_since())
-        more = [] if running is None else [running]
-        return [self._reporter.status(), *more, Heartbeat()]
+        return [*self._reporter.report(), Heartbeat()]
 
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """See `SessionOwner`."""

@@ -96,7 +96,7 @@ class IsolatingExecutor(TaskExecutor):
         self._children: dict[int, IsolatedProcess] = {}
         #: Slots whose children have functions of modules that were replaced.
         self._outdated: dict[int, None] = {}
-        own = self.state, self._contexts, self.store, self.handle, self._crashed
+        own = self.state, self.contexts, self.store, self.handle, self._crashed
         self._child_interrupts = ChildInterrupts(self._children, *own)
         self.interrupts = self._child_interrupts
         memory = ChildrenMemory(self._children, self.store)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
 from ...protocol.host.memory import taken_nbytes
 from ...protocol.reported import OF_WORKERS, n_numbers
+from ...protocol.wire.message import Message
 from ...protocol.wire.messages import WorkerStatus
+from ..core.features.times import running_report
 from ..slots.activity import Transfers, WorkerMeter
 from ..slots.executor import TaskExecutor
 from .numbers import NumbersFile
@@ -42,6 +46,25 @@ class StatusReporter:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def report(self) -> list[Message]:
+        """Return the present status, and what runs for some time if the scheduler asks for it."""
+        running = running_report(self._executor.state, self._running())
+        return [self.status()] if running is None else [self.status(), running]
+
+    def _running(self) -> Iterator[tuple[int, int, int]]:
+        """Return the attempt, the slot and the age in microseconds of each that computes now.
+
+        The age is exact to a millisecond: a thread that has run longer begins to count anew.
+        """
+        now = time.perf_counter_ns()
+        for context in list(self._executor.contexts.values()):
+            task, seat = context.here.task, context.here.seat
+            if task is None or seat is None:
+                continue
+            clock = self._executor.clocks[seat.slot]
+            if not clock.is_away:
+                yield task.attempt, seat.slot, max(now - clock.since, 0) // 1000
 
     def status(self) -> WorkerStatus:
         """Return the present status."""

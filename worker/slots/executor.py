@@ -148,8 +148,8 @@ class TaskExecutor:
         #: What the threads do, one per slot.
         self.clocks = [SlotClock() for _ in state.slots]
         #: {thread: the context of its slot, whose key is that of the task that runs there}.
-        self._contexts: dict[int, WorkerContext] = {}
-        self.interrupts = Interrupts(state, self._contexts, self.store, self.handle, crashed)
+        self.contexts: dict[int, WorkerContext] = {}
+        self.interrupts = Interrupts(state, self.contexts, self.store, self.handle, crashed)
 
     def start(self) -> None:
         """Start the threads. They are daemons: a task that never ends does not keep the process."""
@@ -245,22 +245,8 @@ class TaskExecutor:
 
     def running(self) -> list[tuple[str, int]]:
         """Return the key and the thread of each task that runs now."""
-        contexts = list(self._contexts.items())
+        contexts = list(self.contexts.items())
         return [(key, thread) for thread, one in contexts if (key := one.task_key)]
-
-    def running_since(self) -> list[tuple[int, int, int]]:
-        """Return the attempt, the slot and the age in microseconds of each that computes now.
-
-        The age is exact to a millisecond: a thread that has run longer begins to count anew.
-        """
-        now = time.perf_counter_ns()
-        found = []
-        for context in list(self._contexts.values()):
-            task, seat = context.here.task, context.here.seat
-            if task is not None and seat is not None and not self.clocks[seat.slot].is_away:
-                age_us = max(now - self.clocks[seat.slot].since, 0) // 1000
-                found.append((task.attempt, seat.slot, age_us))
-        return found
 
     def handle(self, event: WorkerEvent, slot: int | None = None) -> bool:
         """Hand an event to the core and do its actions. Any thread may call this.
@@ -374,7 +360,7 @@ class TaskExecutor:
             set_worker(context)
             on_blocked_here(seat.blocked)
             on_interrupts_here(self.interrupts.gates[slot])
-            self._contexts[threading.get_ident()] = context
+            self.contexts[threading.get_ident()] = context
             inbox = self._inboxes[slot]
             while True:
                 reading = self.slot_reading
