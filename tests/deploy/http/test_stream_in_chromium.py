@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import time
 
 import pytest
 
@@ -51,6 +53,9 @@ PIXELS = """(() => {
                            pixels(high * lane + high - 2).length > 0,
                            pixels(high * lane + 6).some(isRed)]);
 })()"""
+#: Where the lanes are, and how high one is.
+PLACE = """(({top, left}) => [top, left, Number(document.querySelector('.timeline').dataset.lane)])
+  (document.querySelector('#lanes').getBoundingClientRect())"""
 #: The first question has this answer, and no other one is answered.
 ANSWERED = """let nAsked = 0;
 const bytes = Uint8Array.from(atob(%s), (c) => c.charCodeAt(0));
@@ -134,13 +139,24 @@ async def press(page, key):
 
 async def point(page, lane, x):
     """Point at a lane."""
-    top, left, high = await page.js(
-        "(({top, left}) => [top, left, Number(document.querySelector('.timeline').dataset.lane)])"
-        "(document.querySelector('#lanes').getBoundingClientRect())"
-    )
+    top, left, high = await page.js(PLACE)
     await page.call(
         "Input.dispatchMouseEvent", type="mouseMoved", x=left + x, y=top + high * lane + 6
     )
+
+
+async def click(page, lane, x):
+    """Click on a lane."""
+    top, left, high = await page.js(PLACE)
+    for kind in ("mousePressed", "mouseReleased"):
+        place = {"x": left + x, "y": top + high * lane + 6}
+        await page.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
+
+
+def wait_for_file(path):
+    """Run until there is a file."""
+    while not os.path.exists(path):
+        time.sleep(0.01)  # workload
 
 
 def run_some(client, n=40):
@@ -208,6 +224,12 @@ async def test_lanes_are_by_host_in_natural_order_with_fetches_and_failures_mark
         assert [below, red] == [False, False]
         assert [one[1:] for one in marks[1:]] == [[False, False], [True, True], [False, False]]
         page.assert_clean(url)
+        # A click leads to the page of the task.
+        width = await page.js("document.querySelector('#lanes').clientWidth")
+        await point(page, 1, 0.6 * width)
+        assert await page.js("document.querySelector('.plot').classList.contains('on-bar')")
+        await click(page, 1, 0.6 * width)
+        await page.wait_for(f"location.href === '{url}task?key=k'")
 
 
 async def test_nothing_is_left_of_the_stream_of_another_process(cluster, url, tmp_path):
@@ -382,3 +404,19 @@ def test_programs_with_the_view_token_and_no_others_get_the_columns(
 
     raised = {f"load-{i}-17": "ValueError" if i == 7 else None for i in range(17)}
     wait_until(lambda: mine() == raised)
+
+
+def test_what_runs_is_listed_until_it_has_ended(cluster, client, url, tmp_path, wait_until):
+    pages = Pages(url, cluster.security.token_for("view"))
+
+    def running():
+        head, _ = read(pages.ask_bytes("/stream/data", authorized=True)[1])
+        return [(row[4], row[5]) for row in head["running"] if row[6] <= head["now"]]
+
+    assert running() == []
+    gate = tmp_path / "gate"
+    future = client.submit(wait_for_file, str(gate), key="long")
+    wait_until(lambda: running() == [("long", "wait_for_file")])
+    gate.touch()
+    future.result()
+    wait_until(lambda: running() == [])
