@@ -1,17 +1,18 @@
-"""Make the pictures of the status page, the task stream and the history in the documentation.
+"""Make the pictures of the pages of a scheduler in the documentation.
 
     python -m tests.status_picture docs/images
 
 A cluster of four workers runs three functions, one of which fails now and then, and one task asks
 for what no worker has. The status page is taken when a part of the tasks is done, the history when
 there are some samples, and the task stream when sums of parts have followed, whose inputs are
-fetched.
+fetched. The pages of a failed task and of its worker are those that an admin sees.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import Any
 from tests.browser import BrowserTab, chromium
 from weft.client.client import Client
 from weft.deploy.local.cluster import LocalCluster
+from weft.protocol.trust.page_access import link_into
+from weft.protocol.wire.levels import Level
 
 #: Samples of the history before its picture is taken; there is one each two seconds.
 _N_SAMPLES = 20
@@ -116,6 +119,34 @@ async def _point_at_a_bar(page: BrowserTab) -> None:
             return
 
 
+async def take_details(cluster: LocalCluster, client: Client, folder: Path) -> None:
+    """Take the pictures of the pages of a failed task and of a worker."""
+    failed = client.submit(train, 77, retries=1)
+    await asyncio.to_thread(failed.exception)
+    running = client.map(load, range(10_000, 12_000))
+    link = cluster.dashboard_link
+    assert link is not None
+    url = link.partition("?")[0]
+    worker = next(iter(client.scheduler_info()["workers"].values()))["id"]
+    paths = {"task": f"task?key={failed.key}", "worker": f"worker?address={worker}"}
+    with tempfile.TemporaryDirectory() as profile:
+        async with chromium(Path(profile)) as browser:
+            access = link_into(url, cluster.security, Level.ADMIN)
+            assert access is not None
+            page = await browser.open(access, width=1100, height=700)
+            await page.wait_for("document.querySelector('.tiles') !== null")
+            for name, path in paths.items():
+                await page.go(url + path)
+                await page.wait_for("document.querySelector('.facts') !== null")
+                # A traceback has the folder of this checkout.
+                await page.js(
+                    "document.querySelectorAll('pre').forEach(e => e.innerText ="
+                    f" e.innerText.replaceAll({json.dumps(str(Path(__file__).parent))} + '/', ''))"
+                )
+                await page.picture(folder / f"{name}-light.png")
+    client.cancel(running, force=True)
+
+
 async def take(cluster: LocalCluster, folder: Path) -> None:
     """Take the pictures."""
     with tempfile.TemporaryDirectory() as profile:
@@ -180,6 +211,7 @@ def main() -> None:
         Client(cluster, name="notebook") as client,
     ):
         asyncio.run(take_stream(cluster, client, folder))
+        asyncio.run(take_details(cluster, client, folder))
 
 
 if __name__ == "__main__":

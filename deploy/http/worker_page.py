@@ -22,6 +22,9 @@ _NOT_FOR_VIEW: Final = (
     "client.dashboard_link."
 )
 
+#: Versions that tell two machines apart for the checks, and nothing to a reader.
+_NOT_SHOWN: Final = ("python-bits", "byteorder", "OS-release", "LC_ALL", "LANG")
+
 
 def worker_page(name: str, worker: Info, visitor: Visitor, refresh_s: float) -> str:
     """Return the page of a worker of a cluster of this name."""
@@ -109,12 +112,11 @@ def _software(worker: Info) -> Markup:
     if not versions:
         text = "It does not answer now: perhaps a task holds its interpreter."
         return section("Software", element("p", text, class_="soft"))
-    rows: list[tuple[str, Content]] = []
+    found: dict[str, Content] = {}
     for name, value in versions.items():
-        if isinstance(value, dict):
-            rows += [(str(key), str(one)) for key, one in value.items() if one]
-        elif value:
-            rows.append((str(name), str(value)))
+        parts = value if isinstance(value, dict) else {name: value}
+        found |= {str(k): str(v) for k, v in parts.items() if v and k not in _NOT_SHOWN}
+    rows = list(found.items())
     return section("Software", facts(rows[:20]))
 
 
