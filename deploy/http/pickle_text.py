@@ -50,7 +50,7 @@ def arguments_text(blob: bytes, inputs: Sequence[str]) -> str:
         blob: the pickle of the arguments: a tuple, or a list of a tuple and the named ones.
         inputs: keys of the results that the call reads.
     """
-    found, writer = _read(blob), _Writer()
+    found, writer = _read(blob), _ValueWriter()
     named: list[str] = []
     if isinstance(found, _Node) and found.kind == "list" and len(found.items) >= 2:
         args, kwargs = found.items[:2]
@@ -177,7 +177,7 @@ def _short(value: Any) -> str:
     return repr(value)[:MAX_ITEM_CHARS]
 
 
-class _Writer:
+class _ValueWriter:
     """Writes what was read, up to a number of parts."""
 
     def __init__(self) -> None:
