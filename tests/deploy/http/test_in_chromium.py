@@ -222,7 +222,7 @@ UNNAMED = """
 [
   ...[...document.querySelectorAll("table, svg, section[aria-label], [role=region]")]
     .filter((e) => !e.getAttribute("aria-label")),
-  ...[...document.querySelectorAll("input, button")]
+  ...[...document.querySelectorAll("input:not([type=hidden]), button")]
     .filter((e) => !(e.labels && e.labels.length) && !e.innerText),
   ...[...document.querySelectorAll("thead th")].filter((e) => e.scope !== "col" || !e.innerText
     && e.checkVisibility()),
