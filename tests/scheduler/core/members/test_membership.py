@@ -257,7 +257,7 @@ def test_the_memory_of_a_worker_that_is_too_busy_for_heartbeats_is_known_from_it
     board.send(worker, status, m.Heartbeat())
     board.send(supervisor, m.WorkersAlive(worker_ids=["w1", "w2"], rss=[3, 4]))
     info = describe_worker(board.state, board.state.workers[worker])
-    held = {"managed": 10, "spilled": 0, "rss": 3}
+    held = {"managed": 10, "spilled": 0, "rss": 3, "fetched": 0}
     assert info["metrics"] == {"tasks": 4, "ready": 2, **held, "cpu": 99}
     found = metrics(board.state)
     assert (found["workers_stored_bytes"], found["workers_resident_bytes"]) == (10, 3)
