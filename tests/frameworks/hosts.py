@@ -12,7 +12,7 @@ import sys
 import pytest
 
 #: Of one program; those that hang fail, and their processes end with them.
-LIMIT_S = 240
+LIMIT_S = 600
 
 
 def required(distribution, extra):
