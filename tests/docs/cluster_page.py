@@ -50,6 +50,8 @@ def masked(command: str, output: str) -> list[str]:
         # The times that are 0 are left out.
         return output.partition("\n")[0].split()
     text = re.sub(r"^ *(ok|warning|error):? .*\n", "", output, flags=re.MULTILINE)
+    # The small lines of the last minutes are there as soon as there are some samples.
+    text = re.sub(r"^.*[▁-█].*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"\bweft \d[\w.+]*", "weft VERSION", text)
     text = re.sub(r"\b[0-9a-f]{8,}\b", "HEX", text)
     text = re.sub(r"[━─]+", "BAR", text)
