@@ -337,7 +337,7 @@ _FAILURES: Final = (
         "text",
         emphasis=lambda f: "bad",
     ),
-    Column("When", lambda f: _ago(f["age_s"]), "when"),
+    Column("When", lambda f: _ago(f["age_s"]), "when", NARROW),
     Column("Key", lambda f: task_link(f["key"], element("code", f["key"])), least_width=NARROW),
     Column(
         "Worker",
