@@ -63,7 +63,7 @@ def test_a_program_that_uses_more_is_run_again_with_a_whole_worker(client):
     assert last.end == "finished"
 
 
-def test_what_was_learned_outlives_a_scheduler_that_is_killed(tmp_path, wait_until):
+def test_lessons_of_a_category_outlive_a_scheduler_that_is_killed(tmp_path, wait_until):
     fills = weft.Category("fills", mode="max")
     fill = weft.Command("head -c {0}000000 /dev/zero | tail -n 1 | wc -c; sleep {1}")  # workload
     with (

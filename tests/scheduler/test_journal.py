@@ -362,7 +362,7 @@ def test_queues_that_are_paused_are_read_until_they_are_resumed(opened, path):
     assert read == JournalRead(paused=["p"])
 
 
-def test_what_categories_have_learned_is_read_as_it_was_recorded_last(opened, path):
+def test_lessons_of_categories_are_read_as_they_were_recorded_last(opened, path):
     first = CategoryLearned("a", [(1 << 20, 2, 3.0)], 2, 3.0)
     others = [CategoryLearned(name, [], 1, 1.5) for name in ("b", "c")]
     last = CategoryLearned("a", [(1 << 20, 2, 3.0), (3 << 40, 1, 0.5)], 3, 3.5)
@@ -379,7 +379,7 @@ def test_the_categories_that_have_learned_last_are_kept_on_record(opened, path, 
     assert [one.name for one in read_again(opened, path).learned] == ["c", "a"]
 
 
-def test_what_a_category_has_learned_is_learned_again_if_its_record_is_damaged(opened, path):
+def test_damaged_lessons_of_a_category_are_left_out(opened, path):
     kept = CategoryLearned("kept", [], 1, 1.0)
     opened.write(CategoryLearned("damaged", [], 1, 1.0), kept)
     damage = "UPDATE learned_categories SET learned = ? WHERE name = ?"

@@ -26,7 +26,7 @@ def written(board: Board) -> list[object]:
     return [entry for write in writes for entry in write.entries]
 
 
-def test_what_many_tasks_have_taught_is_recorded_once_a_little_later():
+def test_lessons_of_many_tasks_are_recorded_once_a_little_later():
     board = open_board()
     client, peer = board.client(), worker(board, "w")
     learn(board, client, peer, mb=100)
@@ -43,7 +43,7 @@ def test_what_many_tasks_have_taught_is_recorded_once_a_little_later():
     board.drop_rest()
 
 
-def test_what_could_not_be_recorded_is_recorded_later():
+def test_lessons_that_could_not_be_recorded_are_recorded_later():
     board = open_board()
     learn(board, board.client(), worker(board, "w"), mb=100)
     board.tick(RECORD_S + 0.1)
@@ -83,7 +83,7 @@ def test_categories_are_recorded_some_at_a_time():
     board.drop_rest()
 
 
-def test_the_next_scheduler_gives_what_was_learned_and_learns_on():
+def test_the_next_scheduler_gives_memory_by_recorded_lessons_and_learns_on():
     board = open_board(JournalRead(learned=[LEARNED]))
     client, peer = board.client(), worker(board, "w")
     board.send(client, fits("a"))
@@ -97,7 +97,7 @@ def test_the_next_scheduler_gives_what_was_learned_and_learns_on():
     board.drop_rest()
 
 
-def test_what_was_learned_counts_for_jobs_that_are_read_with_it():
+def test_lessons_count_for_jobs_that_are_read_with_them():
     before = open_board()
     before.send(before.client(), fits("a", detached=True))
     (added,) = written(before)
