@@ -1,1 +1,1 @@
-"""The Helm chart, as files of the installed package: `python -m weft.deploy.helm` prints its folder."""
+"""The Helm chart as files of the package: `python -m weft.deploy.helm` prints its folder."""
