@@ -20,6 +20,7 @@ EXTRAS = {
     "joblib": "weft.joblib",
     "papermill": "weft.compat.papermill",
     "parsl": "weft.compat.parsl",
+    "prefect": "weft.compat.prefect",
     "psycopg": "weft.scheduler.journal.postgresql",
     "rich": "weft.deploy.top.",
     "snakemake_interface_executor_plugins": "weft.compat.snakemake",
