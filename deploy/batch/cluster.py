@@ -98,6 +98,8 @@ class BatchCluster(JobCluster[Mode]):
         self._prologue = texts_of(job_script_prologue, "job_script_prologue")
         self._shebang = check_text(shebang, "shebang")
         self._keeper: Keeper | None = None
+        #: {id: None} of jobs that were not known when they were looked at last
+        self._missing: dict[str, None] = {}
         super().__init__(
             n_workers,
             cores=cores,
@@ -179,7 +181,14 @@ class BatchCluster(JobCluster[Mode]):
         for job in jobs:
             state = states.get(job)
             if state is None or state.failed:
-                states[job] = self._end_of(job) or state or _unknown(self.system)
+                state = self._end_of(job) or state
+            if state is None and job in self._missing:
+                text = f"{self.system.title} does not know it any more"
+                state = JobState("ended", text, failed=None)
+            if state is not None:
+                states[job] = state
+        # Accounting may come a moment after the end.
+        self._missing = {job: None for job in jobs if job not in states}
         if self._keeper is not None:
             self._keeper.drop(job for job, state in states.items() if state.phase == "ended")
         return states
@@ -238,10 +247,6 @@ def _is_unknown(text: str) -> bool:
     return any(
         words in text for words in ("invalid job id", "unknown job", "not found", "is not found")
     )
-
-
-def _unknown(system: BatchSystem) -> JobState:
-    return JobState("ended", f"{system.title} does not know it any more", failed=None)
 
 
 def _failed(command: Command, done: subprocess.CompletedProcess[str]) -> str:

@@ -15,7 +15,7 @@ left={left}
 {end}test -z "$left" || lifetime=(--lifetime "$((left > {margin} ? left - {margin} : 1))s")
 """
 _END: Final = """\
-if end=$({command}) 2>/dev/null; then left=$((end - $(date +%s))); fi
+if end=$(exec 2>/dev/null; {command}); then left=$((end - $(date +%s))); fi
 """
 _REST: Final = """\
 {command} \\

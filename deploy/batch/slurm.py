@@ -74,8 +74,9 @@ def directives(request: Request) -> list[str]:
     lines += [f"--time={_time(request.walltime_s)}"] if request.walltime_s is not None else []
     lines += [f"--partition={request.queue}"] if request.queue else []
     lines += [f"--account={request.account}"] if request.account else []
-    # To the shell of the script, before the limit; also before a preemption, where Slurm does so.
-    lines.append(f"--signal=B:USR1@{max(int(3 * request.grace_s), 1)}")
+    # To the shell of the script, before the limit, if workers have not left by then; also before a
+    # preemption, where Slurm does so.
+    lines.append(f"--signal=B:USR1@{max(int(1.5 * request.grace_s), 1)}")
     pattern = "%A_%a" if request.n > 1 else "%j"
     lines += ["--open-mode=append", f"--output={request.logs}/slurm-{pattern}.out"]
     lines += [f"--array=1-{request.n}"] if request.n > 1 else []

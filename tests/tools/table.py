@@ -187,6 +187,13 @@ TOOLS = (
         Apt(("slurm-wlm", "munge", "slurm-wlm-basic-plugins")),
         ("slurmctld", "slurmd", "sbatch", "munged"),
     ),
+    Tool(
+        "gridengine",
+        "8.1.9",
+        0.4,
+        Apt(("gridengine-master", "gridengine-exec", "gridengine-client")),
+        ("sge_qmaster", "sge_execd", "qsub", "qacct"),
+    ),
     Tool("systemd", "252", 0.2, Apt(("systemd",)), ("systemd-analyze",)),
     Tool("typescript", "5.9.3", 0.2, Npm("typescript"), ("typescript",)),
     Tool("grafana-schema", "13.2.3", 0.3, Npm("@grafana/schema"), ("@grafana/schema",)),
