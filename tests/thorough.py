@@ -11,6 +11,7 @@ from typing import Final
 THOROUGH: Final = {
     "benchmarks": "benchmarks, run as programs: nobody's program depends on them",
     "client/cluster/test_supervisor_plugins.py": "families of workers started for each plugin",
+    "deploy/batch": "a real Slurm and a real Grid Engine; what they print is in test_systems.py",
     "deploy/cli/test_doctor.py": "each planted fault is a cluster; the checks are in deploy/doctor",
     "deploy/cli/test_doctor_faults.py": "as test_doctor.py",
     "deploy/cli/test_following.py": "commands that look on: their words are in deploy/top",
@@ -28,6 +29,7 @@ THOROUGH: Final = {
     "deploy/test_adaptive.py": "hours of simulated clusters",
     "deploy/test_compose.py": "what containers run",
     "deploy/test_docker.py": "the steps of the image: installs packages",
+    "deploy/test_ssh_cluster.py": "a real sshd; the rest is in deploy/jobs",
     "deploy/test_slurm.py": "a real Slurm with two nodes",
     "deploy/workers/test_worker_lives.py": "signals to daemons; for the rest see worker/",
     "docs": "each page is a program with clusters of its own",

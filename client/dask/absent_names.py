@@ -139,9 +139,10 @@ _ADVICE: Final[Mapping[str, Table]] = {
         "is code in the workers",
         "CondaInstall": "use `weft.InstallPlugin` with a function that runs conda or mamba as you "
         "do",
-        "SSHCluster": "`weft ssh HOST...` starts a scheduler and workers on the machines",
-        "SpecCluster SubprocessCluster": "start `weft scheduler` and `weft worker` on the "
-        "machines, for instance as jobs",
+        "SSHCluster": "`weft.deploy.SSHCluster` starts workers on the machines, "
+        "`weft ssh HOST...` a scheduler as well",
+        "SpecCluster SubprocessCluster": "use `weft.deploy.JobCluster`, the base class of clusters "
+        "of your own, or `weft.deploy.SlurmCluster` and its kin",
         "Adaptive": "`cluster.adapt(minimum, maximum)` adapts, and takes its times",
         "CompatibleExecutor": "use `client.get_executor()`, or `weft.Executor`",
         "Pub Sub": "dask has removed them as well: use `weft.Queue` between tasks, or "

@@ -54,5 +54,5 @@ def test_a_class_that_a_public_method_returns_is_in_the_reference(name: str) -> 
 def test_clusters_are_imported_by_name() -> None:
     assert weft.deploy.LocalCluster is weft.LocalCluster
     assert issubclass(weft.deploy.LocalCluster, weft.deploy.Cluster)
-    with pytest.raises(AttributeError, match="has no attribute 'SSHCluster'"):
-        weft.deploy.SSHCluster
+    with pytest.raises(AttributeError, match="has no attribute 'NoCluster'"):
+        weft.deploy.NoCluster
