@@ -23,12 +23,12 @@ from ..jobs.cluster import JobCluster
 from ..jobs.ledger import JobState
 from .errors import BatchSystemError
 from .grid_engine import GRID_ENGINE
-from .keeper import Keeper
+from .keeper import JobKeeper
 from .lsf import LSF
 from .pbs import PBS
 from .script import make_script
 from .slurm import SLURM
-from .system import MAX_ARRAY, BatchSystem, Command, Request, last_line, lines_of
+from .system import MAX_ARRAY, BatchSystem, Command, JobRequest, last_line, lines_of
 
 _TIMEOUT_S: Final = 60.0
 #: Ids of one command.
@@ -86,7 +86,7 @@ class BatchCluster(JobCluster[Mode]):
         for name, text in texts.items():
             if text is not None:
                 check_text(text, name)
-        self._asked = Request(
+        self._asked = JobRequest(
             name="",
             queue=queue,
             account=account,
@@ -97,7 +97,7 @@ class BatchCluster(JobCluster[Mode]):
         )
         self._prologue = texts_of(job_script_prologue, "job_script_prologue")
         self._shebang = check_text(shebang, "shebang")
-        self._keeper: Keeper | None = None
+        self._keeper: JobKeeper | None = None
         #: {id: None} of jobs that were not known when they were looked at last
         self._missing: dict[str, None] = {}
         super().__init__(
@@ -139,7 +139,7 @@ class BatchCluster(JobCluster[Mode]):
     def start_jobs(self, names: Sequence[str]) -> list[str]:
         """Submit the jobs, as an array."""
         if self._keeper is None:
-            self._keeper = Keeper(self.system.cancel)
+            self._keeper = JobKeeper(self.system.cancel)
             weakref.finalize(self, self._keeper.close)
         ids: list[str] = []
         for part in _parts(names, MAX_ARRAY):

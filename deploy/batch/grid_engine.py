@@ -12,7 +12,7 @@ from .system import (
     BatchSystem,
     Command,
     Inquiry,
-    Request,
+    JobRequest,
     clock,
     exit_text,
     last_line,
@@ -20,7 +20,7 @@ from .system import (
 )
 
 
-def directives(request: Request) -> list[str]:
+def directives(request: JobRequest) -> list[str]:
     """Return what a job asks for; how memory is asked for differs from site to site."""
     lines = [f"-N {request.name}", "-S /bin/bash", "-cwd", "-j y", f"-o {request.logs}/"]
     lines += [f"-pe {request.parallel_environment} {request.cores}"] if request.cores > 1 else []

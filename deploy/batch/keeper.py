@@ -30,7 +30,7 @@ for i in range(0, len(jobs), 500):
 """
 
 
-class Keeper:
+class JobKeeper:
     """The keeper of one cluster; `cancel` is the command that takes ids of jobs."""
 
     def __init__(self, cancel: Sequence[str]) -> None:

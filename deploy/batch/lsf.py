@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..jobs.ledger import JobState
-from .system import BatchSystem, Command, Request, bases, exit_text, mebibytes, with_index
+from .system import BatchSystem, Command, JobRequest, bases, exit_text, mebibytes, with_index
 
 _WAITING: Final = ("PEND", "PSUSP", "WAIT", "PROV")
 _RUNNING: Final = ("RUN", "USUSP", "SSUSP", "UNKWN")
 _FIELDS: Final = "jobid jobindex stat exit_code exit_reason pend_reason delimiter='|'"
 
 
-def directives(request: Request) -> list[str]:
+def directives(request: JobRequest) -> list[str]:
     """Return what a job asks for."""
     array = f"[1-{request.n}]" if request.n > 1 else ""
     lines = [f'-J "{request.name}{array}"', f"-n {request.cores}"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..jobs.ledger import JobState
-from .system import BatchSystem, Command, Request, clock, last_line, mebibytes
+from .system import BatchSystem, Command, JobRequest, clock, last_line, mebibytes
 
 #: States of `qstat`: queued, held, waiting, moved, in transit; running, ending, suspended, begun.
 _WAITING: Final = "QHWTM"
@@ -16,7 +16,7 @@ _RUNNING: Final = "REUSB"
 _SIGNALLED: Final = 256
 
 
-def directives(request: Request) -> list[str]:
+def directives(request: JobRequest) -> list[str]:
     """Return what a job asks for."""
     memory = f":mem={mebibytes(request.memory)}mb" if request.memory else ""
     spec = request.resource_spec or f"select=1:ncpus={request.cores}{memory}"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from .system import BatchSystem, Request
+from .system import BatchSystem, JobRequest
 
 _LIFETIME: Final = """\
 # Workers leave in time by themselves: nothing is lost, and a job that is over frees its place.
@@ -35,7 +35,7 @@ done
 
 def make_script(
     system: BatchSystem,
-    request: Request,
+    request: JobRequest,
     names: Sequence[str],
     command: Sequence[str],
     *,

@@ -11,7 +11,7 @@ from .system import (
     BatchSystem,
     Command,
     Inquiry,
-    Request,
+    JobRequest,
     bases,
     clock,
     exit_text,
@@ -63,7 +63,7 @@ _HINTS: Final = {
 _NO_REASON: Final = ("None", "(null)", "")
 
 
-def directives(request: Request) -> list[str]:
+def directives(request: JobRequest) -> list[str]:
     """Return what a job asks for."""
     lines = [f"--job-name={request.name}", "--nodes=1", "--ntasks=1"]
     if request.resource_spec is not None:

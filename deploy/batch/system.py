@@ -20,7 +20,7 @@ Command = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Request:
+class JobRequest:
     """What each job asks for.
 
     Attributes:
@@ -88,7 +88,7 @@ class BatchSystem:
 
     title: str
     prefix: str
-    directives: Callable[[Request], list[str]]
+    directives: Callable[[JobRequest], list[str]]
     submit: Command
     submitted: Callable[[str, int], list[str]]
     index: str

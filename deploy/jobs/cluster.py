@@ -48,7 +48,7 @@ from ..processes.in_thread import in_thread
 from .arguments import choose_name, texts_of, walltime_of
 from .errors import JobsFailed, JobsNotReady
 from .leaving import let_leave
-from .ledger import Job, JobState, Ledger
+from .ledger import JobState, Ledger, WorkerJob
 from .serving import OwnScheduler, make_folder
 from .watching import JobWatch
 
@@ -463,7 +463,7 @@ class JobCluster(Cluster[Mode]):
                 problems += [f"  {line}" for line in self._last_lines(last)]
         return JobsNotReady(error.wanted, error.arrived, error.timeout_s, problems)
 
-    def _last_lines(self, job: Job, n: int = 5) -> list[str]:
+    def _last_lines(self, job: WorkerJob, n: int = 5) -> list[str]:
         return self.log_of(job.id, job.name).strip().splitlines()[-n:] or ["(it is empty)"]
 
     # --- Use --------------------------------------------------------------------------------------
@@ -567,7 +567,7 @@ class JobCluster(Cluster[Mode]):
             scheduler.close(timeout_s)
             self._cancel_left([job for job in left if job.state.phase != "waiting"])
 
-    def _cancel_left(self, jobs: list[Job]) -> None:
+    def _cancel_left(self, jobs: list[WorkerJob]) -> None:
         try:
             self._jobs.cancel(jobs)
         except WeftError as error:

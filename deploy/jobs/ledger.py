@@ -50,7 +50,7 @@ RUNNING: Final = JobState("running")
 
 
 @dataclass(slots=True)
-class Job:
+class WorkerJob:
     """One job.
 
     Attributes:
@@ -92,11 +92,11 @@ class Ledger:
     def __init__(self, n_processes: int) -> None:
         self.n_processes = n_processes
         #: {id: job} of those that have not ended, oldest first
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, WorkerJob] = {}
         #: the latest ones that have
-        self.ended: deque[Job] = deque(maxlen=_N_ENDED)
+        self.ended: deque[WorkerJob] = deque(maxlen=_N_ENDED)
         #: that failed in a row before their workers had joined, since the last call that scaled
-        self.failures: list[Job] = []
+        self.failures: list[WorkerJob] = []
         self._n_named = 0
 
     def names(self, prefix: str, n: int) -> list[str]:
@@ -107,9 +107,9 @@ class Ledger:
     def add(self, names: Sequence[str], ids: Sequence[str]) -> None:
         """Add jobs that were started."""
         assert len(names) == len(ids), "each job has an id"
-        self.jobs |= {job: Job(job, name) for name, job in zip(names, ids, strict=True)}
+        self.jobs |= {job: WorkerJob(job, name) for name, job in zip(names, ids, strict=True)}
 
-    def note(self, states: Mapping[str, JobState]) -> list[Job]:
+    def note(self, states: Mapping[str, JobState]) -> list[WorkerJob]:
         """Note what the system reports; return the jobs that have ended since the last time.
 
         A job of which it reports nothing is as it was.
@@ -141,13 +141,13 @@ class Ledger:
                 job.has_joined = True
                 self.failures.clear()
 
-    def names_of(self, job: Job) -> list[str]:
+    def names_of(self, job: WorkerJob) -> list[str]:
         """Return the names of the workers of a job."""
         if self.n_processes == 1:
             return [job.name]
         return [f"{job.name}-{i}" for i in range(self.n_processes)]
 
-    def counting(self) -> list[Job]:
+    def counting(self) -> list[WorkerJob]:
         """Return the jobs that bring workers, oldest first."""
         return [job for job in self.jobs.values() if job.counts]
 
@@ -156,12 +156,12 @@ class Ledger:
         """The number of workers of all jobs that count."""
         return self.n_processes * len(self.counting())
 
-    def without_workers(self) -> list[Job]:
+    def without_workers(self) -> list[WorkerJob]:
         """Return those that can end without a loss: the newest ones that wait, then that start."""
         idle = [job for job in reversed(self.counting()) if not job.workers]
         return sorted(idle, key=lambda job: job.state.phase != "waiting")
 
-    def with_workers(self, order: Iterable[str]) -> list[Job]:
+    def with_workers(self, order: Iterable[str]) -> list[WorkerJob]:
         """Return the others, those first whose end costs least.
 
         `order` has the names of workers, those first whose end costs least. A job ends whole, so

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from ...protocol.errors import ConfigError, WeftError
 from ...protocol.host.exits import describe_exit
 from ..processes.child import Child
-from .ledger import Job, JobState, Ledger
+from .ledger import JobState, Ledger, WorkerJob
 
 _log = logging.getLogger("weft.cluster")
 
@@ -53,7 +53,7 @@ class JobWatch:
         lock: threading.Lock,
         poll_s: float,
         scheduler: Child,
-        where: Callable[[Job], str],
+        where: Callable[[WorkerJob], str],
     ) -> None:
         self._ledger = ledger
         self._lock = lock
@@ -82,7 +82,7 @@ class JobWatch:
                 self._ledger.add(names, ids)
         self._look_soon()
 
-    def cancel(self, jobs: Iterable[Job]) -> None:
+    def cancel(self, jobs: Iterable[WorkerJob]) -> None:
         """End jobs that have no workers, or whose workers have been ended."""
         ids = [job.id for job in jobs]
         if ids:
@@ -90,7 +90,7 @@ class JobWatch:
                 self._source.end_jobs(ids)
             self._look_soon()
 
-    def left(self) -> list[Job]:
+    def left(self) -> list[WorkerJob]:
         """Return all jobs that have not ended, and expect their ends."""
         with self._lock:
             jobs = [*self._ledger.jobs.values()]

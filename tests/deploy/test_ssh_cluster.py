@@ -29,18 +29,20 @@ def ssh_cluster(config: Path, folder: Path, *hosts: str, **options: object) -> S
 
 
 def test_machines_join_leave_whole_and_come_back(config, tmp_path):
-    with ssh_cluster(config, tmp_path, "a", "b", cores=2) as cluster:
-        with weft.Client(cluster) as client:
-            client.wait_for_workers(4, timeout=120)
-            assert client.gather(client.map(abs, range(-3, 0))) == [3, 2, 1]
-            cluster.scale(1)
-            wait_until(lambda: len(client.scheduler_info()["workers"]) == 2, 60, "one that leaves")
-            wait_until(lambda: "1 job: 1 runs>" in repr(cluster), 60, "the end of the job")
-            cluster.scale(100)  # there are two machines
-            client.wait_for_workers(4, timeout=120)
-            assert cluster.n_workers == 4
-            logs = cluster.get_logs()
-            assert sum("registered at" in logs[job] for job in cluster.jobs()) == 3
+    with (
+        ssh_cluster(config, tmp_path, "a", "b", cores=2) as cluster,
+        weft.Client(cluster) as client,
+    ):
+        client.wait_for_workers(4, timeout=120)
+        assert client.gather(client.map(abs, range(-3, 0))) == [3, 2, 1]
+        cluster.scale(1)
+        wait_until(lambda: len(client.scheduler_info()["workers"]) == 2, 60, "one that leaves")
+        wait_until(lambda: "1 job: 1 runs>" in repr(cluster), 60, "the end of the job")
+        cluster.scale(100)  # there are two machines
+        client.wait_for_workers(4, timeout=120)
+        assert cluster.n_workers == 4
+        logs = cluster.get_logs()
+        assert sum("registered at" in logs[job] for job in cluster.jobs()) == 3
     assert not [*tmp_path.iterdir()]
 
 

@@ -12,12 +12,12 @@ from weft.deploy.batch.lsf import LSF
 from weft.deploy.batch.pbs import PBS
 from weft.deploy.batch.script import make_script
 from weft.deploy.batch.slurm import SLURM
-from weft.deploy.batch.system import BatchSystem, Request, clock, lines_of, mebibytes
+from weft.deploy.batch.system import BatchSystem, JobRequest, clock, lines_of, mebibytes
 from weft.deploy.jobs.ledger import RUNNING, WAITING, JobState
 
 ENDED = JobState("ended")
 SYSTEMS = [SLURM, PBS, GRID_ENGINE, LSF]
-FULL = Request(
+FULL = JobRequest(
     name="c",
     cores=4,
     memory=2**30,
@@ -257,7 +257,7 @@ def test_directives_ask_for_what_is_given(system, expected):
 
 def script_of(system: BatchSystem, n: int = 1, logs: str = "/logs", **options: object) -> str:
     names = [f"my-c-{i}" for i in range(7, 7 + n)]
-    request = Request(name="my-c", n=n, grace_s=1, **options)  # type: ignore[arg-type]
+    request = JobRequest(name="my-c", n=n, grace_s=1, **options)  # type: ignore[arg-type]
     command = ["echo", "two words"]
     return make_script(system, request, names, command, logs=logs, prologue=["module() { :; }"])
 
@@ -290,7 +290,7 @@ def test_a_script_without_a_time_limit_gives_no_lifetime(tmp_path):
 
 
 def test_directives_can_be_added_and_left_out():
-    request = Request(name="c", extra=["--gres=gpu:1"], skip=["--mem", "--output"], memory=2**20)
+    request = JobRequest(name="c", extra=["--gres=gpu:1"], skip=["--mem", "--output"], memory=2**20)
     script = make_script(SLURM, request, ["c-1"], ["true"], logs="/logs")
     assert "#SBATCH --gres=gpu:1\n" in script
     assert "--mem" not in script
@@ -300,7 +300,7 @@ def test_directives_can_be_added_and_left_out():
 def test_sizes_and_times_are_rounded_up():
     assert clock(90_061.2) == "25:01:02"
     assert mebibytes(2**20 + 1) == 2
-    assert "--time=1-01:00:00" in SLURM.directives(Request("c", walltime_s=90_000))
+    assert "--time=1-01:00:00" in SLURM.directives(JobRequest("c", walltime_s=90_000))
 
 
 def test_an_error_of_several_lines_is_told_in_one():
