@@ -37,6 +37,7 @@ _NAMES = (
     "from_work_queue.md",
     "jobs.md",
     "notebooks.md",
+    "own_cluster.md",
     "practices.md",
     "tutorial.md",
     "scaling.md",
