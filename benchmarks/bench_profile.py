@@ -1,4 +1,4 @@
-"""What the sampling of stacks costs a worker: CPU time of tasks and of the process, without and with.
+"""What the sampling of stacks costs a worker: the CPU time of its tasks, without and with.
 
     python -m benchmarks.bench_profile [--seconds 5] [--threads 4] [--depth 30]
 

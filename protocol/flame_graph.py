@@ -25,7 +25,7 @@ STYLE: Final = (
     + """\
 .flame-tools { display: flex; flex-wrap: wrap; gap: .5rem .9rem; align-items: center;
   margin: 0 0 .7rem; }
-.flame-tools .search { display: inline-block; width: min(18rem, 100%); margin: 0;
+.flame-tools .flame-search { display: inline-block; width: 17rem; max-width: 100%; margin: 0;
   padding: .3rem .6rem; }
 .flame-tools .found, .flame-tools .about { color: var(--soft); font-size: .85rem;
   font-variant-numeric: tabular-nums; }
@@ -66,7 +66,7 @@ STYLE: Final = (
 .flame .share i { display: block; height: 100%; background: var(--run); }
 @media (max-width: 40rem) {
   .flame td.place, .flame th.place, .flame .shares { display: none; }
-  .flame-tools .about { margin-left: 0; }
+  .flame-tools .about { margin-left: 0; } .flame-tools .flame-search { width: 100%; }
 }
 """
 )
@@ -88,11 +88,14 @@ def flame_graph(data: dict[str, Any] | None = None) -> Markup:
         element(
             "div",
             element(
-                "input",
-                type="search",
-                class_="field search",
-                placeholder="Search functions and files",
-                aria_label="Search functions and files",
+                "label",
+                element("span", "Search functions and files", class_="sr"),
+                element(
+                    "input",
+                    type="search",
+                    class_="field flame-search",
+                    placeholder="Search functions and files",
+                ),
             ),
             element("button", "Show all", type="button", class_="whole", disabled=True),
             element("span", class_="found", role="status"),
@@ -107,7 +110,12 @@ def flame_graph(data: dict[str, Any] | None = None) -> Markup:
         ),
         element("div", class_="flame-tip", hidden=True),
         element("ul", class_="flame-legend", aria_label="Colours of packages"),
-        element("div", element("table", class_="top"), class_="scroll", tabindex=0),
+        element(
+            "div",
+            element("table", class_="top", aria_label="Functions"),
+            class_="scroll",
+            tabindex=0,
+        ),
         content,
         class_="flame",
     )
@@ -142,7 +150,7 @@ SCRIPT: Final = """\
 function flameGraph(root, {changed = () => {}} = {}) {
   const ROW = 20, LEAST = 2, N_TOP = 25, N_COLOURS = @N_COLOURS@;
   const find = (name) => root.querySelector(name);
-  const bars = find(".bars"), tip = find(".flame-tip"), search = find(".search");
+  const bars = find(".bars"), tip = find(".flame-tip"), search = find(".flame-search");
   const whole = find(".whole"), top = find(".top"), legend = find(".flame-legend");
   let data = {names: [""], frames: [[0, 0, 0]], parents: [0], frame_of: [0], counts: [0],
               n_cut: 0, interval: 0.01, seconds: 0, notes: []};
@@ -171,10 +179,17 @@ function flameGraph(root, {changed = () => {}} = {}) {
     if (lib >= 0 && parts.length > lib + 1) return parts[lib + 1].replace(/\\.py$/, "");
     return parts[parts.length - 1].replace(/\\.py$/, "");
   }
-  function colourOf(text) {
-    let hash = 2166136261;
-    for (const c of text) hash = Math.imul(hash ^ c.codePointAt(0), 16777619) >>> 0;
-    return (hash ^ hash >>> 15) % N_COLOURS;
+  // A package keeps its colour; those with most samples come first.
+  const colours = new Map();
+  function colourAll() {
+    const sums = new Map();
+    data.counts.forEach((n, i) => {
+      const name = frameOf(i).package;
+      if (name) sums.set(name, (sums.get(name) || 0) + n);
+    });
+    for (const [name] of [...sums].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)))
+      if (!colours.has(name)) colours.set(name, colours.size % N_COLOURS);
+    for (const frame of frames) frame.colour = frame.file ? colours.get(frame.package) : "x";
   }
   const placeOf = (frame) => frame.file ? `${frame.file}:${frame.line}` : "function of tasks";
   const shortPlaceOf = (frame) =>
@@ -206,10 +221,10 @@ function flameGraph(root, {changed = () => {}} = {}) {
       const frame = {name: data.names[name], file: data.names[file], line};
       frame.key = `${frame.name}\\n${frame.file}\\n${line}`;
       frame.package = frame.file ? packageOf(frame.file) : "";
-      frame.colour = frame.file ? colourOf(frame.package) : "x";
       frame.lower = `${frame.name} ${frame.file}`.toLowerCase();
       return frame;
     });
+    colourAll();
     const n = data.counts.length;
     totals = data.counts.slice();
     children = Array.from({length: n}, () => []);
@@ -281,7 +296,6 @@ function flameGraph(root, {changed = () => {}} = {}) {
       if (isFocused) first.bar.focus({preventScroll: true});
     }
     whole.disabled = !zoomed;
-    tip.hidden = true;
     say(all);
     drawLegend();
     drawTop(all);
@@ -321,7 +335,7 @@ function flameGraph(root, {changed = () => {}} = {}) {
     const rows = [...sums].sort((a, b) => b[1] - a[1]).slice(0, 8);
     legend.replaceChildren(...rows.map(([name]) => {
       const entry = make("li");
-      entry.append(make("i", "", `c${colourOf(name)}`), name);
+      entry.append(make("i", "", `c${colours.get(name)}`), name);
       return entry;
     }));
   }
@@ -360,7 +374,7 @@ function flameGraph(root, {changed = () => {}} = {}) {
     column("function", "name");
     column("itself", "n", false);
     column("with calls", "n", true);
-    column("", "shares");
+    head.append(make("td", "", "shares"));
     column("where", "place");
     const body = make("tbody");
     for (const {frame, self, total} of rows.slice(0, N_TOP)) {
@@ -381,7 +395,8 @@ function flameGraph(root, {changed = () => {}} = {}) {
       bar.append(share);
       const place = make("td", shortPlaceOf(frame), "place");
       place.title = placeOf(frame);
-      row.append(name, make("td", percent(self / all), "n"), make("td", percent(total / all), "n"),
+      const number = (n) => make("td", n ? percent(n / all) : "", "n");
+      row.append(name, number(self), number(total),
                  bar, place);
       body.append(row);
     }
@@ -396,6 +411,7 @@ function flameGraph(root, {changed = () => {}} = {}) {
   function zoomTo(i) {
     zoomNames = namesOf(i);
     focused = pathOf(i);
+    tip.hidden = true;
     draw();
     changed("zoomed");
   }
@@ -474,6 +490,7 @@ function flameGraph(root, {changed = () => {}} = {}) {
     cancelAnimationFrame(pending);
     pending = requestAnimationFrame(draw);
   });
+  show(data);
   return {
     show,
     zoom(names) { zoomNames = names; draw(); },

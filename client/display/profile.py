@@ -83,16 +83,19 @@ class Profile:
     def page(self) -> str:
         """Return an HTML page with the flame graph, which needs no other file."""
         notes = [element("p", note, class_="soft") for note in self.notes]
-        data = flame_graph.as_data(self.tree, self.interval_s, self.seconds, self.notes)
         body = join(
             element(
                 "header",
                 element("h1", "weft profile"),
                 element("span", self._about(), class_="soft"),
             ),
-            element("main", element("section", flame_graph.flame_graph(data), *notes)),
+            element("main", element("section", flame_graph.flame_graph(self.to_data()), *notes)),
         )
         return standing_alone("weft profile", body, has_flames=True)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return what the script of the flame graph draws, as plain data."""
+        return flame_graph.as_data(self.tree, self.interval_s, self.seconds, self.notes)
 
     def save(self, filename: str | os.PathLike[str] = "profile.html") -> None:
         """Write the flame graph as an HTML file; as JSON for speedscope if it ends with `.json`.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from ...protocol import flame_graph
 from ...protocol.markup import Content, Markup, element, join
 from ...protocol.tables import Column, as_table, spaced, tile
 from ...protocol.wording import counted, lasting, sized
@@ -38,6 +39,7 @@ class ReportContent:
         versions: see `client.get_versions()`.
         failures: see `scheduler/core/insight/overview.py`: the latest failures.
         code: the text of the program that was measured; "" = it is not known.
+        profile: the stacks that were sampled, see `flame_graph.as_data`; None = none were.
     """
 
     timings: Sequence[AttemptTiming]
@@ -49,6 +51,7 @@ class ReportContent:
     versions: Mapping[str, Any] = field(default_factory=dict)
     failures: Sequence[Mapping[str, Any]] = ()
     code: str = ""
+    profile: dict[str, Any] | None = None
 
     @property
     def seconds(self) -> float:
@@ -76,12 +79,13 @@ def report_page(shown: ReportContent) -> str:
             _functions(shown),
             _spans(shown),
             _workers(shown),
+            _profile(shown.profile),
             _failures(shown.failures),
             _code(shown.code),
             _versions(shown.versions),
         ),
     )
-    return standing_alone(title, body)
+    return standing_alone(title, body, has_flames=shown.profile is not None)
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -221,6 +225,14 @@ def _failures(failures: Sequence[Mapping[str, Any]]) -> Markup | None:
     if not failures:
         return None
     return _section("Failures", "the latest", _FAILURES, failures[:MAX_FAILURES])
+
+
+def _profile(profile: dict[str, Any] | None) -> Markup | None:
+    if profile is None:
+        return None
+    notes = [element("p", note, class_="soft") for note in profile["notes"]]
+    title = element("h2", "Profile", element("small", "which calls took the time of tasks"))
+    return element("section", title, flame_graph.flame_graph(profile), *notes)
 
 
 def _code(code: str) -> Markup | None:

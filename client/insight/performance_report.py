@@ -20,6 +20,7 @@ from ..shell.engine import Engine
 from .asking import ask
 from .cluster_info import describe_workers
 from .inspecting import get_versions
+from .profiling import READ_S, StackReading
 from .task_stream import StreamContext
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class performance_report(StreamContext):
         stacklevel: whose code is shown: 1 = that of the caller, 2 = that of its caller, ...
         mode: None or "inline": accepted for compatibility with dask.
         storage_options: for `fsspec`.
+        profile: sample the stacks of tasks meanwhile, for a flame graph; see `Client.profile`.
         client: whose cluster it is; None = the current client.
 
     Raises:
@@ -62,6 +64,7 @@ class performance_report(StreamContext):
         mode: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         *,
+        profile: bool = False,
         client: Client | None = None,
     ) -> None:
         if mode not in _MODES:
@@ -75,6 +78,8 @@ class performance_report(StreamContext):
         if not self._is_url:
             self._file = os.path.abspath(self._file)  # the program may change its folder
         self._stacklevel = stacklevel
+        self._stacks = StackReading() if profile else None
+        self._next_stacks = 0.0
         self._code = ""
         self._content: dict[str, Any] = {}
 
@@ -99,6 +104,12 @@ class performance_report(StreamContext):
         if os.path.isdir(self._file):
             raise IsADirectoryError(f"the report is a file, and {self._file!r} is a folder")
 
+    async def _read(self, engine: Engine, keep_s: float) -> None:
+        await super()._read(engine, keep_s)
+        if self._stacks is not None and (not keep_s or time.monotonic() >= self._next_stacks):
+            self._next_stacks = time.monotonic() + READ_S
+            await self._stacks.read(engine)
+
     async def _on_end(self, engine: Engine) -> None:
         failures: list[dict[str, Any]] = []
         async for page in ask(engine, "overview"):
@@ -118,6 +129,7 @@ class performance_report(StreamContext):
             when=_period(self._begin, self._end),
             notes=self._notes(),
             code=self._code,
+            profile=None if self._stacks is None else self._stacks.result().to_data(),
             **self._content,
         )
         self._write(report_page(shown))

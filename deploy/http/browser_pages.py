@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 import tornado.web
 
 from ...protocol.errors import CommError, ProtocolError, QuestionFailed
+from ...protocol.flame_graph import SCRIPT as FLAME_GRAPH
 from ...protocol.page_style import SHEET
 from ...protocol.timelines import SCRIPT as TIME_AXIS
 from ...protocol.trust.page_access import PARAMETER
@@ -23,6 +24,9 @@ from . import status_page as html
 from .base import Page, problem_with
 from .detail_parts import STYLE as DETAIL_STYLE
 from .documents import login_page, missing_page, onward_page, problem_page
+from .graph_page import STYLE as GRAPH_STYLE
+from .profile_page import SCRIPT as PROFILE_SCRIPT
+from .profile_page import STYLE as PROFILE_STYLE
 from .stream_page import STYLE as STREAM_STYLE
 from .stream_page import stream_page
 from .stream_script import SCRIPT as STREAM_SCRIPT
@@ -327,5 +331,9 @@ ASSETS: Final = {
     "/timeline.js": {"text": TIME_AXIS, "content_type": "text/javascript; charset=utf-8"},
     "/stream.js": {"text": STREAM_SCRIPT, "content_type": "text/javascript; charset=utf-8"},
     "/details.css": {"text": DETAIL_STYLE, "content_type": "text/css; charset=utf-8"},
+    "/profile.css": {"text": PROFILE_STYLE, "content_type": "text/css; charset=utf-8"},
+    "/flame.js": {"text": FLAME_GRAPH, "content_type": "text/javascript; charset=utf-8"},
+    "/profile.js": {"text": PROFILE_SCRIPT, "content_type": "text/javascript; charset=utf-8"},
+    "/graph.css": {"text": GRAPH_STYLE, "content_type": "text/css; charset=utf-8"},
     "/icon.svg": {"text": ICON, "content_type": "image/svg+xml"},
 }

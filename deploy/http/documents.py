@@ -32,6 +32,7 @@ def document(
         ("workers", "workers", "Workers"),
         ("stream", "stream", "Task stream"),
         ("history", "history", "History"),
+        ("profile", "profile", "Profile"),
     )
     links = [
         element("a", label, href=href, aria_current="page" if page == current else None)

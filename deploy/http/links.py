@@ -12,6 +12,11 @@ def task_link(key: str, text: Content = None) -> Markup:
     return element("a", text or key, href=f"task?{urlencode({'key': key})}")
 
 
+def graph_link(key: str, text: Content = None) -> Markup:
+    """Return a link to the graph of the tasks around one."""
+    return element("a", text or key, href=f"graph?{urlencode({'key': key})}")
+
+
 def worker_link(address: str, text: Content = None) -> Markup:
     """Return a link to the page of a worker, by its address, id or name."""
     return element("a", text or address, href=f"worker?{urlencode({'address': address})}")

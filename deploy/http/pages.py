@@ -46,6 +46,8 @@ from .detail_pages import (
 )
 from .history_pages import HISTORY_ASSETS, HistoryData, HistoryPage
 from .history_watch import HistoryWatch
+from .picture_pages import GraphPage, ProfileData, ProfilePage
+from .profile_watch import ProfileWatch
 from .prometheus import render
 from .stream_watch import StreamWatch
 from .viewer import Viewer, check_acceptance, describe_cluster
@@ -95,6 +97,7 @@ _PAGES: Final[dict[str, type[Page]]] = {
     "/api/v1/task": TaskApi,
     "/api/v1/worker": WorkerApi,
     "/api/v1/workers": WorkersApi,
+    "/graph": GraphPage,
     "/healthz": _Healthz,
     "/history": HistoryPage,
     "/history/data": HistoryData,
@@ -102,6 +105,8 @@ _PAGES: Final[dict[str, type[Page]]] = {
     "/logout": LogoutPage,
     "/metrics": _MetricsPage,
     "/order": OrderPage,
+    "/profile": ProfilePage,
+    "/profile/data": ProfileData,
     "/readyz": _Readyz,
     "/sd": Discovery,
     "/search": SearchPage,
@@ -134,6 +139,7 @@ class Site:
         self.watch = ClusterWatch(viewer)
         self.stream = StreamWatch(viewer)
         self.history = HistoryWatch(viewer)
+        self.profile = ProfileWatch(viewer, self.watch)
         #: Probes need no token: they may not make the scheduler count or authenticate at any rate.
         self.probed = SharedAnswer(viewer.metrics)
         self.acceptance = SharedAnswer(partial(check_acceptance, scheduler_address, security))
@@ -145,7 +151,8 @@ class Site:
 
     async def close(self) -> None:
         """End questions that are under way."""
-        for answer in (self.probed, self.acceptance, self.watch, self.stream, self.history):
+        shared = (self.probed, self.acceptance, self.watch)
+        for answer in (*shared, self.stream, self.history, self.profile):
             await answer.close()
 
     def application(self) -> tornado.web.Application:

@@ -9,7 +9,7 @@ from ...protocol.markup import Content, Markup, element, join
 from ...protocol.tables import Column, as_table, spaced
 from ...protocol.wording import lasting, sized
 from .detail_parts import badge, detail_document, facts, keys_section, lines, order_link, section
-from .links import task_link, worker_link
+from .links import graph_link, task_link, worker_link
 from .visitor import Visitor
 
 Info = Mapping[str, Any]
@@ -63,7 +63,7 @@ def _head(task: Info, visitor: Visitor) -> Markup:
             element("div", buttons, class_="actions") if buttons else None,
             class_="top",
         ),
-        element("p", task["why"], class_="why"),
+        element("p", task["why"], " ", graph_link(task["key"], "Graph"), class_="why"),
         element("ol", steps, class_="steps") if steps else None,
         element("ul", details, class_="steps soft") if details else None,
     )

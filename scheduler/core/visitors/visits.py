@@ -45,6 +45,7 @@ _MAX_LOGGED: Final = 300
 FOR_VISITORS: Final[dict[str, Level]] = {
     "call": Level.CLIENT,
     "call_stack": Level.CLIENT,
+    "profile": Level.CLIENT,
     "failures": Level.CLIENT,
     "logs": Level.CLIENT,
     "cancel_tasks": Level.ADMIN,

@@ -174,3 +174,15 @@ def test_a_file_for_speedscope_has_each_stack_with_its_time(profile, tmp_path):
     )
     assert shown["endValue"] == pytest.approx(0.05)
     assert {"name": "f", "file": "/home/m.py", "line": 3} in frames
+
+
+def test_a_report_has_a_flame_graph_if_that_is_wished(client, running, tmp_path):
+    with weft.performance_report(tmp_path / "with.html", profile=True, client=client):
+        client.profile(seconds=0.05)
+    with weft.performance_report(tmp_path / "without.html", client=client):
+        pass
+    page = (tmp_path / "with.html").read_text()
+    text = page.partition('class="flame-data">')[2].partition("</script>")[0]
+    StackTree.from_plain(json.loads(text))
+    assert "function flameGraph" in page
+    assert "flame" not in (tmp_path / "without.html").read_text()

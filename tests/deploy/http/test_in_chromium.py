@@ -189,7 +189,9 @@ async def test_pages_are_readable_light_and_dark_wide_and_narrow(
 #: Texts whose contrast to what is behind them is below the 4.5 of the accessibility guidelines.
 CONTRASTS = """
 (() => {
-  const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
+  // A mixed colour is `color(srgb 0.8 0.9 1)`.
+  const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number)
+    .map((v, i) => c.startsWith("color(srgb") && i < 3 ? 255 * v : v);
   const light = (c) => {
     const [r, g, b] = c.slice(0, 3).map((v) => v / 255)
       .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
