@@ -14,7 +14,7 @@ from .live_page import foot, tools
 
 
 @dataclass(frozen=True)
-class Series:
+class ChartSeries:
     """A line of a chart.
 
     Attributes:
@@ -49,7 +49,7 @@ class Chart:
 
     title: str
     unit: str
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
 
 
 CHARTS: Final = (
@@ -57,49 +57,49 @@ CHARTS: Final = (
         "Tasks per second",
         "",
         (
-            Series("done", "finished", "completed", "done", is_rate=True, form="area"),
-            Series("failed", "failed", "failed", "fail", is_rate=True),
+            ChartSeries("done", "finished", "completed", "done", is_rate=True, form="area"),
+            ChartSeries("failed", "failed", "failed", "fail", is_rate=True),
         ),
     ),
     Chart(
         "CPU of workers, cores",
         "",
         (
-            Series("threads", "threads", "threads", "soft", form="limit"),
-            Series("busy", "threads with a task", "busy", "violet"),
-            Series("cpu", "used", "cpu_us", "run", is_rate=True, per=1e6, form="area"),
+            ChartSeries("threads", "threads", "threads", "soft", form="limit"),
+            ChartSeries("busy", "threads with a task", "busy", "violet"),
+            ChartSeries("cpu", "used", "cpu_us", "run", is_rate=True, per=1e6, form="area"),
         ),
     ),
     Chart(
         "Memory of workers",
         "bytes",
         (
-            Series("limit", "limit", "limit", "soft", form="limit"),
-            Series("managed", "results", "managed", "done", form="stack"),
-            Series("unmanaged", "other", "unmanaged", "run", form="stack"),
-            Series("spilled", "spilled to disk", "spilled", "full"),
+            ChartSeries("limit", "limit", "limit", "soft", form="limit"),
+            ChartSeries("managed", "results", "managed", "done", form="stack"),
+            ChartSeries("unmanaged", "other", "unmanaged", "run", form="stack"),
+            ChartSeries("spilled", "spilled to disk", "spilled", "full"),
         ),
     ),
     Chart(
         "Tasks left",
         "",
         (
-            Series("processing", "at workers", "processing", "run", form="stack"),
-            Series("queued", "queued", "queued", "full", form="stack"),
-            Series("waiting", "waiting for others", "waiting", "soft", form="stack"),
+            ChartSeries("processing", "at workers", "processing", "run", form="stack"),
+            ChartSeries("queued", "queued", "queued", "full", form="stack"),
+            ChartSeries("waiting", "waiting for others", "waiting", "soft", form="stack"),
         ),
     ),
     Chart(
         "Data of workers",
         "bytes/s",
         (
-            Series("received", "fetched", "received", "run", is_rate=True, form="area"),
-            Series("sent", "sent", "sent", "violet", is_rate=True),
-            Series("written", "spilled", "spill_written", "full", is_rate=True),
-            Series("read", "read back", "spill_read", "done", is_rate=True),
+            ChartSeries("received", "fetched", "received", "run", is_rate=True, form="area"),
+            ChartSeries("sent", "sent", "sent", "violet", is_rate=True),
+            ChartSeries("written", "spilled", "spill_written", "full", is_rate=True),
+            ChartSeries("read", "read back", "spill_read", "done", is_rate=True),
         ),
     ),
-    Chart("Workers", "", (Series("workers", "workers", "workers", "violet", form="area"),)),
+    Chart("Workers", "", (ChartSeries("workers", "workers", "workers", "violet", form="area"),)),
 )
 
 STYLE: Final = """\

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.stack_tree import (
-    Frame,
+    SampledCall,
     SampledCluster,
     StackTree,
     WorkerSamples,
@@ -17,7 +17,12 @@ from weft.protocol.stack_tree import (
     parts_of,
 )
 
-CALLS = {"a": Frame("a"), "b": Frame("b"), "c": Frame("a", "x.py", 1), "d": Frame("a", "x.py", 2)}
+CALLS = {
+    "a": SampledCall("a"),
+    "b": SampledCall("b"),
+    "c": SampledCall("a", "x.py", 1),
+    "d": SampledCall("a", "x.py", 2),
+}
 #: Stacks of up to six calls, each of which is a letter.
 STACKS = st.lists(st.text("abcd", max_size=6), max_size=20).map(
     lambda texts: [tuple(CALLS[letter] for letter in text) for text in texts]
@@ -39,7 +44,7 @@ def counted(tree):
 def of(text):
     """Return a stack: "f a b" is the call of b by a in a task of f."""
     name, *calls = text.split()
-    return [Frame(name), *(Frame(call, "x.py", 1) for call in calls)]
+    return [SampledCall(name), *(SampledCall(call, "x.py", 1) for call in calls)]
 
 
 @given(STACKS)

@@ -12,7 +12,7 @@ from weft.client.display.profile import Profile
 from weft.client.insight.profiling import StackReading, read_stacks
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.errors import InvalidDuration, UnknownWorker
-from weft.protocol.stack_tree import Frame, StackTree
+from weft.protocol.stack_tree import SampledCall, StackTree
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -130,9 +130,16 @@ def test_isolated_calls_are_said_to_be_missing():
 @pytest.fixture
 def profile():
     tree = StackTree()
-    tree.add([Frame("f"), Frame("f", "/home/m.py", 3), Frame("</script><b>", "/home/m.py", 9)], 3)
-    tree.add([Frame("f"), Frame("f", "/home/m.py", 3)])
-    tree.add([Frame("g")])
+    tree.add(
+        [
+            SampledCall("f"),
+            SampledCall("f", "/home/m.py", 3),
+            SampledCall("</script><b>", "/home/m.py", 9),
+        ],
+        3,
+    )
+    tree.add([SampledCall("f"), SampledCall("f", "/home/m.py", 3)])
+    tree.add([SampledCall("g")])
     return Profile(tree, seconds=2.0, interval_s=0.01, of=["2 workers"], notes=["a lack"])
 
 

@@ -406,7 +406,7 @@ def test_programs_with_the_view_token_and_no_others_get_the_columns(
     wait_until(lambda: mine() == raised)
 
 
-def test_what_runs_is_listed_until_it_has_ended(cluster, client, url, tmp_path, wait_until):
+def test_running_tasks_are_listed_until_they_have_ended(cluster, client, url, tmp_path, wait_until):
     pages = Pages(url, cluster.security.token_for("view"))
 
     def running():

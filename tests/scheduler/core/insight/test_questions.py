@@ -337,7 +337,7 @@ def test_every_question_has_an_answer_whatever_has_happened(event, away_s):
     viewer = board.connect(Role.VIEWER, Level.CLIENT)
     keys = ["t", "in", "out", "new", "unknown"]
     for name in board.state.features.questions:
-        assert pages(board, viewer, name, keys=keys, key="t")
+        assert pages(board, viewer, name, keys=keys, key="t", text="t")
 
 
 def test_tasks_of_a_scheduler_that_is_recovering_say_so():
