@@ -1,6 +1,6 @@
 """Install the programs of the table into the tools' folder, each once: `make tools`.
 
-    make tools                       # all of them: about 12 minutes on two cores, then nothing
+    make tools                       # those of the usual tests: about 12 minutes on two cores
     make tools ARGS="helm kwok"      # some, by the name of a row or of a program
     make tools ARGS=--list           # the table, and what is there
 
@@ -27,7 +27,7 @@ from pathlib import Path
 
 from tests.tools import running
 from tests.tools.find import find, folder, home_of
-from tests.tools.table import TOOLS, Apt, GoFiles, GoInstall, GoModule, Npm, Tool, row_of
+from tests.tools.table import TOOLS, Apt, GoFiles, GoInstall, GoModule, GoSource, Npm, Tool, row_of
 
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
@@ -39,7 +39,9 @@ class InstallError(Exception):
 def main() -> int:
     """Install what the arguments name; return the exit code."""
     parser = argparse.ArgumentParser(prog="make tools", description="install tools of tests")
-    parser.add_argument("names", nargs="*", help="rows or programs; all if left out")
+    parser.add_argument(
+        "names", nargs="*", help="rows or programs; those of the usual tests if left out"
+    )
     parser.add_argument("--list", action="store_true", help="show the table")
     given = parser.parse_args()
     if given.list:
@@ -47,7 +49,9 @@ def main() -> int:
             print(f"{row.name:<26}{row.version:<10}{state_of(row):<13}{' '.join(row.provides)}")
         return 0
     try:
-        rows = [*{row.name: row for row in map(row_of, given.names)}.values()] or [*TOOLS]
+        rows = [*{row.name: row for row in map(row_of, given.names)}.values()] or [
+            row for row in TOOLS if not row.when_named
+        ]
     except KeyError as error:
         parser.error(error.args[0])
     failed = [row.name for row in rows if not installed(row)]
@@ -91,6 +95,8 @@ def install(row: Tool) -> None:
                 _go_install(row.how, row.version, there)
             elif isinstance(row.how, GoModule):
                 _go_module(row.how, row.version, there)
+            elif isinstance(row.how, GoSource):
+                _go_source(row.how, there)
             elif isinstance(row.how, GoFiles):
                 _go_files(row.how, row.version, there)
             else:
@@ -193,6 +199,15 @@ def _go_module(how: GoModule, version: str, there: Path) -> None:
     _go("mod", "tidy", cwd=source)
     target = f"{there}/{how.program}"
     _go("build", f"-ldflags={how.ldflags}", "-o", target, *packages, cwd=source)
+    shutil.rmtree(source)
+
+
+def _go_source(how: GoSource, there: Path) -> None:
+    source = there / "source"
+    shutil.copytree(Path(__file__).parent / how.folder, source)
+    _go("mod", "tidy", cwd=source)
+    packages = [f"./{package}" for package in how.packages]
+    _go("build", "-ldflags=-s -w", "-o", f"{there}/", *packages, cwd=source)
     shutil.rmtree(source)
 
 

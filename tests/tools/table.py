@@ -44,6 +44,14 @@ class GoModule:
 
 
 @dataclass(frozen=True)
+class GoSource:
+    """`go build` of packages in a folder beside this file, which is a module."""
+
+    folder: str
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class GoFiles:
     """Files of a Go module: {name within the module: name in the folder}; nothing is built."""
 
@@ -58,7 +66,7 @@ class Npm:
     package: str
 
 
-How = Apt | GoInstall | GoModule | GoFiles | Npm
+How = Apt | GoInstall | GoModule | GoSource | GoFiles | Npm
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,8 @@ class Tool:
     minutes: float
     how: How
     provides: tuple[str, ...]
+    #: Installed only when it is named: no test of the usual runs needs it.
+    when_named: bool = False
 
 
 def _version_flags(*variables: str) -> str:
@@ -193,6 +203,37 @@ TOOLS = (
         0.4,
         Apt(("gridengine-master", "gridengine-exec", "gridengine-client")),
         ("sge_qmaster", "sge_execd", "qsub", "qacct"),
+    ),
+    # Nodes that run containers: tests/kube/containers.
+    Tool(
+        "kubernetes-node",
+        KUBERNETES,
+        4,
+        GoModule("k8s.io/kubernetes", ("cmd/kubelet", "cmd/kube-proxy"), f"-s -w {_RELEASE}"),
+        ("kubelet", "kube-proxy"),
+        when_named=True,
+    ),
+    # The cluster's DNS, and what enforces NetworkPolicies.
+    Tool(
+        "node-programs",
+        "1",
+        1.5,
+        GoSource("node", ("dns", "policies")),
+        ("dns", "policies"),
+        when_named=True,
+    ),
+    Tool(
+        "containers",
+        "1.6.20",
+        0.3,
+        Apt(
+            (
+                *("containerd", "runc", "containernetworking-plugins", "buildah", "mmdebstrap"),
+                *("iptables", "ipset", "iproute2", "nftables", "util-linux"),
+            )
+        ),
+        ("containerd", "ctr", "runc", "buildah", "mmdebstrap", "iptables", "ipset", "unshare"),
+        when_named=True,
     ),
     Tool("systemd", "252", 0.2, Apt(("systemd",)), ("systemd-analyze",)),
     Tool("typescript", "5.9.3", 0.2, Npm("typescript"), ("typescript",)),
