@@ -16,7 +16,7 @@ import socket
 import subprocess
 import tempfile
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -52,8 +52,14 @@ def free_ports(n: int) -> list[int]:
 class ControlPlane:
     """A running control plane; a context manager."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Start it; its files are in `folder`, or in a new one in memory that goes with it."""
+    def __init__(
+        self, folder: Path | None = None, options: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
+        """Start it; its files are in `folder`, or in a new one in memory that goes with it.
+
+        `options` are further ones of its programs.
+        """
+        self._options = options or {}
         self.programs = {
             name: tool(name)
             for name in (
@@ -184,7 +190,10 @@ class ControlPlane:
         with log.open("wb") as file:
             self.processes[name] = subprocess.Popen(
                 # The kernel kills it with the thread that started it.
-                ["setpriv", "--pdeathsig=KILL", str(self.programs[name]), *arguments],
+                [
+                    *("setpriv", "--pdeathsig=KILL", str(self.programs[name])),
+                    *(*arguments, *self._options.get(name, ())),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,1 @@
+"""Nodes of Kubernetes that run containers, in namespaces of their own."""
