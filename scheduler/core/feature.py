@@ -217,12 +217,13 @@ class Feature:
     recipe_needed: Hooks[TaskHook] = ()
     #: ... has got its recipe and its links; the worker and the attempt that ran it, if one did
     recipe_given: Hooks[RecipeHook] = ()
+    #: an attempt of an earlier scheduler goes on; what it holds is not counted yet
+    adopted: Hooks[TaskHook] = ()
 
     # -- assignment -------------------------------------------------------------------------------
     #: a deferred task has all its inputs, or is taken back
     deferred_ready: Hooks[TaskHook] = ()
-    #: with each assignment pass, first of all, while this record of the feature is in
-    #: `SchedulerState.busy`
+    #: first with each assignment pass, while this record is in `SchedulerState.busy`
     settling: Hooks[tuple[type, StateHook]] = ()
     #: a worker has more bytes than `WorkerHandle.watched_above`
     worker_filled: Hooks[WorkerHook] = ()

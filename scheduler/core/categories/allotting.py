@@ -82,6 +82,15 @@ def _wait(state: SchedulerState, category: CategoryRecord, task: SchedulerTask) 
     state.busy[Categories] = None
 
 
+def on_adopted(state: SchedulerState, task: SchedulerTask) -> None:
+    """Give a task the memory that its attempt holds by the choice of an earlier scheduler.
+
+    How much that was is not known here. With nothing learned both choose the same.
+    """
+    if is_held(task):
+        _allot(state, make_category(state, task.group.options.category["name"]), task)
+
+
 def on_unfiled(state: SchedulerState, task: SchedulerTask) -> None:
     """Note that a task may be queued that was given memory when it could not be."""
     if task.group.options.allotted_nbytes:

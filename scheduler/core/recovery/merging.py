@@ -176,9 +176,9 @@ def adopt(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool
         return False
     move(state, task, PROCESSING)
     del ws.zombies[attempt]
-    task.worker = ws
-    task.attempt = attempt
-    task.assigned = state.now
+    task.worker, task.attempt, task.assigned = ws, attempt, state.now
+    for adopted in state.features.adopted:
+        adopted(state, task)
     task.estimate_ns = 0 if attempt in ws.blocked else task.group.prefix.estimate_ns
     ws.occupancy_ns += task.estimate_ns
     ws.processing[attempt] = task
@@ -211,8 +211,7 @@ def may_go_on(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> 
     if ws.is_leaving and row.kind != RUNNING:
         return False
     is_fit = may_run(ws, task_class) if ws.is_leaving else ws in task_class.members
-    # An earlier scheduler has assigned it, so its conditions were met, and its memory was chosen.
-    # Those that begin together with others may have been assigned in part.
+    # Its conditions were met when it was assigned; of those that begin together, perhaps not all.
     is_open = task_class.is_deferred and not task.group.options.gang
     is_fit = is_fit or is_open or (task_class.is_deferred and row.kind == RUNNING)
     if not is_fit and not task.is_without_recipe:
@@ -274,10 +273,7 @@ def merge_failed(state: SchedulerState, task: SchedulerTask, row: InventoryRow) 
 
 
 def go_on(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, attempt: int) -> None:
-    """Let the attempt of a worker be the current one of the task for which it was made, or drop it.
-
-    It runs there, and another one has been current, or none.
-    """
+    """Let an attempt that runs at a worker be the current one of its task, or drop it."""
     row = InventoryRow(ws, task.key, attempt, RUNNING, task.spec_hash or m.NO_HASH)
     if not adopt(state, task, row):
         drop_attempt(state, ws, attempt)

@@ -10,7 +10,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.recovery.barrier import QUIET_S
 
 from ...builders import Board, assignment
-from .builders import MB, fits
+from .builders import MB, fits, worker
 
 #: An epoch before that of the board, and an attempt of it.
 BEFORE, ATTEMPT = 5, 3
@@ -64,4 +64,27 @@ def test_an_attempt_of_an_earlier_scheduler_that_is_given_back_is_given_memory_h
     board.drop_rest()
     out = board.send(peer, m.AttemptsReturned(attempts=[ATTEMPT]))
     assert assignment(out, peer).allotted_nbytes == [1024 * MB]
+    board.drop_rest()
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["worker first", "client first"])
+def test_an_attempt_of_an_earlier_scheduler_occupies_memory(board, is_first):
+    """Else the next task would be sent to its worker, and would wait there until it ends."""
+    client = board.client(last_epoch=BEFORE)
+    if not is_first:
+        board.send(client, fits("x"))
+    peer = board.come_back(
+        "a",
+        last_epoch=BEFORE,
+        nthreads=4,
+        resources=announced({}, 4, 1024 * MB),
+        facts={"host": "a", QUEUES_RESOURCES: True},
+        running={"x": ATTEMPT},
+    )
+    if is_first:
+        board.send(client, fits("x"))
+    other = worker(board, "b")
+    board.pass_time(QUIET_S + 0.1)
+    board.send(client, fits("y"))
+    assert (board.where("x"), board.where("y")) == (peer, other)
     board.drop_rest()
