@@ -24,7 +24,7 @@ _MAX_CHARS: Final = 300
 _PART_CHARS: Final = 60_000
 
 
-class SampledCall(NamedTuple):
+class StackFrame(NamedTuple):
     """A function that was called, or, with no file, one whose tasks ran."""
 
     name: str
@@ -40,7 +40,7 @@ class SampledCall(NamedTuple):
 class FrameTotals(NamedTuple):
     """Samples in which a function was the innermost call, and in which it was called at all."""
 
-    frame: SampledCall
+    frame: StackFrame
     n_self: int
     n_total: int
 
@@ -50,7 +50,7 @@ class StackTree:
 
     Attributes:
         parents: of each node its parent; of the root 0.
-        frames: of each node what was called; of the root `SampledCall("")`.
+        frames: of each node what was called; of the root `StackFrame("")`.
         counts: of each node the samples in which it was the innermost call.
         n_cut: samples of which some inner calls had no room.
     """
@@ -61,11 +61,11 @@ class StackTree:
         self._max_nodes = max_nodes
         self._max_depth = max_depth
         self.parents: list[int] = [0]
-        self.frames: list[SampledCall] = [SampledCall("")]
+        self.frames: list[StackFrame] = [StackFrame("")]
         self.counts: list[int] = [0]
         self.n_cut = 0
         #: {(parent, frame): node}, the inverse of `parents` and `frames`
-        self._places: dict[tuple[int, SampledCall], int] = {}
+        self._places: dict[tuple[int, StackFrame], int] = {}
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -75,7 +75,7 @@ class StackTree:
         """All samples."""
         return sum(self.counts)
 
-    def add(self, stack: Iterable[SampledCall], n: int = 1) -> None:
+    def add(self, stack: Iterable[StackFrame], n: int = 1) -> None:
         """Count a stack, outermost call first, `n` times."""
         node = 0
         for depth, frame in enumerate(stack):
@@ -86,7 +86,7 @@ class StackTree:
             node = found
         self.counts[node] += n
 
-    def _child(self, node: int, frame: SampledCall) -> int | None:
+    def _child(self, node: int, frame: StackFrame) -> int | None:
         place = node, frame
         found = self._places.get(place)
         if found is None and len(self.counts) < self._max_nodes:
@@ -156,7 +156,7 @@ class StackTree:
         A function that has called itself counts once for each sample.
         """
         below = self.subtree_counts()
-        sums: dict[SampledCall, list[int]] = {}
+        sums: dict[StackFrame, list[int]] = {}
         for i, inside in self._walk():
             frame = self.frames[i]
             mine = sums.setdefault(frame, [0, 0])
@@ -181,7 +181,7 @@ class StackTree:
                 outer = self.parents[outer]
             yield i, outer != 0
 
-    def stacks(self) -> Iterator[tuple[list[SampledCall], int]]:
+    def stacks(self) -> Iterator[tuple[list[StackFrame], int]]:
         """Yield each stack that was counted, outermost call first, with its number."""
         for i, n in enumerate(self.counts):
             if n:
@@ -196,7 +196,7 @@ class StackTree:
     def to_plain(self) -> dict[str, Any]:
         """Return the tree as lists of texts and numbers, each text once."""
         names: dict[str, int] = {}
-        frames: dict[SampledCall, int] = {}
+        frames: dict[StackFrame, int] = {}
         frame_of = [frames.setdefault(frame, len(frames)) for frame in self.frames]
         rows = [
             [
@@ -224,7 +224,7 @@ class StackTree:
         """
         names = plain["names"]
         frames = [
-            SampledCall(str(names[_place(name)]), str(names[_place(file)]), _place(line))
+            StackFrame(str(names[_place(name)]), str(names[_place(file)]), _place(line))
             for name, file, line in plain["frames"]
         ]
         tree = cls(MAX_SUMMED_NODES)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.stack_tree import (
-    SampledCall,
+    StackFrame,
     SampledCluster,
     StackTree,
     WorkerSamples,
@@ -18,10 +18,10 @@ from weft.protocol.stack_tree import (
 )
 
 CALLS = {
-    "a": SampledCall("a"),
-    "b": SampledCall("b"),
-    "c": SampledCall("a", "x.py", 1),
-    "d": SampledCall("a", "x.py", 2),
+    "a": StackFrame("a"),
+    "b": StackFrame("b"),
+    "c": StackFrame("a", "x.py", 1),
+    "d": StackFrame("a", "x.py", 2),
 }
 #: Stacks of up to six calls, each of which is a letter.
 STACKS = st.lists(st.text("abcd", max_size=6), max_size=20).map(
@@ -44,7 +44,7 @@ def counted(tree):
 def of(text):
     """Return a stack: "f a b" is the call of b by a in a task of f."""
     name, *calls = text.split()
-    return [SampledCall(name), *(SampledCall(call, "x.py", 1) for call in calls)]
+    return [StackFrame(name), *(StackFrame(call, "x.py", 1) for call in calls)]
 
 
 @given(STACKS)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Final
 
-from ...protocol.stack_tree import SampledCall, StackTree, WorkerSamples
+from ...protocol.stack_tree import StackFrame, StackTree, WorkerSamples
 from ...protocol.wire.keys import key_of, prefix_of
 from ..slots.executor import OWN_CODE
 
@@ -100,7 +100,7 @@ class StackSampler:
                     self._tree = StackTree()
                     return
 
-    def sample(self) -> list[list[SampledCall]]:
+    def sample(self) -> list[list[StackFrame]]:
         """Return the stacks of the tasks that run now, outermost call first."""
         frames = sys._current_frames()
         found = []
@@ -108,11 +108,11 @@ class StackSampler:
             innermost = frames.get(thread)
             if innermost is not None:
                 calls = calls_of_task(innermost)
-                found.append([SampledCall(function_of_task(key, calls)), *calls])
+                found.append([StackFrame(function_of_task(key, calls)), *calls])
         return found
 
 
-def function_of_task(key: str, calls: Sequence[SampledCall]) -> str:
+def function_of_task(key: str, calls: Sequence[StackFrame]) -> str:
     """Return the name of a task's function, as its key has it; of a user's own key, its call."""
     made = key_of(key)
     name = prefix_of(made)
@@ -123,7 +123,7 @@ def function_of_task(key: str, calls: Sequence[SampledCall]) -> str:
     return name
 
 
-def calls_of_task(innermost: FrameType) -> list[SampledCall]:
+def calls_of_task(innermost: FrameType) -> list[StackFrame]:
     """Return the calls of a slot's thread that are the task's own, outermost first."""
     codes: list[CodeType] = []
     frame: FrameType | None = innermost
@@ -136,7 +136,7 @@ def calls_of_task(innermost: FrameType) -> list[SampledCall]:
         codes.pop()
     codes.reverse()
     return [
-        SampledCall(
+        StackFrame(
             getattr(code, "co_qualname", code.co_name), code.co_filename, code.co_firstlineno
         )
         for code in codes

@@ -12,7 +12,7 @@ from weft.client.display.profile import Profile
 from weft.client.insight.profiling import StackReading, read_stacks
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.errors import InvalidDuration, UnknownWorker
-from weft.protocol.stack_tree import SampledCall, StackTree
+from weft.protocol.stack_tree import StackFrame, StackTree
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -132,14 +132,14 @@ def profile():
     tree = StackTree()
     tree.add(
         [
-            SampledCall("f"),
-            SampledCall("f", "/home/m.py", 3),
-            SampledCall("</script><b>", "/home/m.py", 9),
+            StackFrame("f"),
+            StackFrame("f", "/home/m.py", 3),
+            StackFrame("</script><b>", "/home/m.py", 9),
         ],
         3,
     )
-    tree.add([SampledCall("f"), SampledCall("f", "/home/m.py", 3)])
-    tree.add([SampledCall("g")])
+    tree.add([StackFrame("f"), StackFrame("f", "/home/m.py", 3)])
+    tree.add([StackFrame("g")])
     return Profile(tree, seconds=2.0, interval_s=0.01, of=["2 workers"], notes=["a lack"])
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from weft.protocol.stack_tree import SampledCall
+from weft.protocol.stack_tree import StackFrame
 from weft.worker.measuring import stack_sampling
 from weft.worker.measuring.stack_sampling import StackSampler, calls_of_task, function_of_task
 
@@ -43,10 +43,10 @@ def names_in(stack):
 def test_a_sample_names_the_function_of_the_task_and_its_calls(working):
     sampler = StackSampler(lambda: [(LOAD, working.ident)])
     (stack,) = sampler.sample()
-    assert stack[0] == SampledCall("load")
+    assert stack[0] == StackFrame("load")
     assert "outer" in names_in(stack)
     place = names_in(stack).index("outer")
-    assert stack[place] == SampledCall("outer", __file__, outer.__code__.co_firstlineno)
+    assert stack[place] == StackFrame("outer", __file__, outer.__code__.co_firstlineno)
     assert stack[place + 1].name == "inner"
 
 
@@ -60,7 +60,7 @@ def test_a_sample_names_the_function_of_the_task_and_its_calls(working):
     ],
 )
 def test_tasks_of_one_function_have_one_name(key, name):
-    assert function_of_task(key, [SampledCall("there.outer", "x.py", 1)]) == name
+    assert function_of_task(key, [StackFrame("there.outer", "x.py", 1)]) == name
 
 
 def test_a_key_of_a_user_is_the_name_where_no_call_is_seen():
