@@ -1,10 +1,10 @@
 """What the sampling of stacks costs a worker: the CPU time of its tasks, without and with.
 
-    python -m benchmarks.bench_profile [--seconds 5] [--threads 4] [--depth 30]
+    python -m benchmarks.bench_profile [--seconds 1] [--pairs 16] [--threads 4] [--depth 30]
 
-Threads compute in calls of some depth, as tasks do. In turns they run with a sampler and without
-one. Printed are the median of the rounds of work per CPU second, and what the sampler's own thread
-took of the time.
+Threads compute in calls of some depth, as tasks do, in pairs of turns with a sampler and without
+one. Printed are how the work per CPU second differs within a pair, and what the sampler's own
+thread took of the time.
 """
 
 from __future__ import annotations
@@ -58,26 +58,25 @@ def measure(seconds: float, n_threads: int, depth: int, is_sampled: bool) -> dic
 
 
 def main() -> None:
-    """Measure in turns, and print."""
+    """Measure in pairs, and print."""
     parser = argparse.ArgumentParser(description="What the sampling of stacks costs a worker.")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each of ten turns")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
+    parser.add_argument("--pairs", type=int, default=16, help="of turns with and without sampling")
     parser.add_argument("--threads", type=int, default=4, help="that run tasks")
     parser.add_argument("--depth", type=int, default=30, help="calls in each other")
     given: Any = parser.parse_args()
-    found: dict[bool, list[dict[str, float]]] = {False: [], True: []}
-    for turn in range(10):
-        is_sampled = bool(turn % 2)
-        found[is_sampled].append(measure(given.seconds, given.threads, given.depth, is_sampled))
-    rates = {
-        key: statistics.median(one["rounds per CPU second"] for one in some)
-        for key, some in found.items()
-    }
-    own = statistics.median(one["sampler"] for one in found[True])
-    print(f"without: {rates[False]:,.0f} rounds per CPU second")
-    print(
-        f"sampled: {rates[True]:,.0f} rounds per CPU second, {rates[True] / rates[False] - 1:+.1%}"
-    )
-    print(f"the sampler's thread: {own:.2%} of a core")
+    changes, own = [], []
+    for pair in range(given.pairs):
+        found = {
+            is_sampled: measure(given.seconds, given.threads, given.depth, is_sampled)
+            for is_sampled in (bool(pair % 2), not pair % 2)
+        }
+        rates = [found[is_sampled]["rounds per CPU second"] for is_sampled in (True, False)]
+        changes.append(rates[0] / rates[1] - 1)
+        own.append(found[True]["sampler"])
+    low, middle, high = statistics.quantiles(changes, n=4)
+    print(f"work per CPU second: {middle:+.1%} if sampled (quartiles {low:+.1%}, {high:+.1%})")
+    print(f"the sampler's thread: {statistics.median(own):.2%} of a core")
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ async def profile(
     """Sample for a while which calls take the time of the tasks that run, and return that.
 
     Print the result, or let a notebook show it; `.save("profile.html")` writes a flame graph.
-    Workers sample each 20 ms, which takes less than 1 % of a core, and only meanwhile.
+    Workers sample each 20 ms, which takes about 1 % of a core, and only meanwhile.
 
         client.profile(seconds=10).save("profile.html")
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.protocol.stack_tree import (
-    StackFrame,
     SampledCluster,
+    StackFrame,
     StackTree,
     WorkerSamples,
     joined,

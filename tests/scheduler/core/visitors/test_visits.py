@@ -125,7 +125,7 @@ def test_without_a_token_there_are_no_visits():
 def test_each_question_takes_the_right_of_the_visitor(board, pages, name):
     ws = board.worker("w")
     board.send(board.client(), graph("a"))
-    to = board.state.workers[ws].worker_id if name in ("call_stack", "scale") else ""
+    to = board.state.workers[ws].worker_id if name in ("call_stack", "profile", "scale") else ""
     needed = FOR_VISITORS[name]
     client = pass_for(board, pages, Level.CLIENT)
     admin = pass_for(board, pages, number=NUMBER[::-1])
