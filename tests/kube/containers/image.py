@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 #: Debian and its version of Python.
 SUITE, PYTHON = "bookworm", "3.11"
 IMAGE, PAUSE = "weft:test", "pause:test"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
 #: What pip needs to reach its index from within, as on this machine.
 _MOUNTS = ("/etc/ssl/certs", "/etc/pip.conf")
@@ -41,7 +42,7 @@ def build(folder: Path) -> None:
     made = f"docker.io/library/python:{PYTHON}-slim"
     container = _buildah(folder, "from", "scratch").strip()
     _buildah(folder, "add", "--quiet", container, files, "/")
-    _buildah(folder, "config", "--cmd=python3", container)
+    _buildah(folder, "config", f"--env=PATH={_PATH}", "--cmd=python3", container)
     _buildah(folder, "commit", "--quiet", container, made)
     # The container that holds a pod's namespaces: any program that waits.
     _buildah(folder, "config", '--entrypoint=["sleep", "infinity"]', "--cmd=", container)

@@ -30,7 +30,7 @@ PODS = "10.88.0.0/16"
 DOMAIN = "cluster.local"
 #: The API server is reached by the nodes, too; the HPA looks every 2 s, not every 15.
 PLANE_OPTIONS = {
-    "kube-apiserver": ("--bind-address=0.0.0.0",),
+    "kube-apiserver": ("--bind-address=0.0.0.0", "--enable-aggregator-routing=true"),
     "kube-controller-manager": ("--horizontal-pod-autoscaler-sync-period=2s",),
 }
 _BRIDGE = "nodes"
@@ -303,6 +303,10 @@ class ContainerNodes:
             for path in hierarchy.rglob(f"pod{pod['metadata']['uid']}")
         ]
         return found
+
+    def network_of(self, pod: Object) -> list[str]:
+        """Return the beginning of a command line that runs the rest in the network of its node."""
+        return _network(self.node_of(pod))
 
     def volume(self, pod: Object, name: str) -> Path:
         """Return the folder of a pod's emptyDir."""
