@@ -9,6 +9,7 @@ and nothing is left behind.
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,12 @@ from tests.kube.containers.needs import missing
 _TESTS = Path(__file__).parent
 
 
+def _end(*_: object) -> None:
+    """End in order; what cleans up is not ended by a second signal."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
+
+
 def main(arguments: list[str]) -> int:
     """Return the exit code."""
     if {"-h", "--help"} & {*arguments}:
@@ -27,6 +34,7 @@ def main(arguments: list[str]) -> int:
     if reason := missing():
         print(reason, file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, _end)
     folder = Path(tempfile.mkdtemp(prefix="weft-nodes-"))
     folder.chmod(0o755)
     try:

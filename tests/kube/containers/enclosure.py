@@ -89,14 +89,12 @@ def run(folder: Path, *command: str) -> int:
             ],
             env={**os.environ, VARIABLE: name, FOLDER: str(folder)},
         )
-        before = signal.signal(signal.SIGTERM, lambda *_: process.kill())
         try:
             while True:
                 # Ctrl-C reaches the program as well, which ends in its own way.
                 with contextlib.suppress(KeyboardInterrupt):
                     return process.wait()
         finally:
-            signal.signal(signal.SIGTERM, before)
             process.kill()
             process.wait()
 
