@@ -35,7 +35,7 @@ class ScaleApi(Page):
 
     async def answer(self) -> None:
         self.demand_token()
-        arguments = {"adapts_s": ADAPTS_S}
+        arguments: dict[str, Any] = {"adapts_s": ADAPTS_S}
         text = self.get_query_argument("target", None)
         if text is not None:
             try:
@@ -43,6 +43,9 @@ class ScaleApi(Page):
             except ValueError:
                 reason = "target is a number of seconds, for example 5"
                 raise tornado.web.HTTPError(400, reason=reason) from None
+        names = self.get_query_argument("resources", None)
+        if names is not None:
+            arguments["resources"] = [name for name in names.split(",") if name]
         try:
             await self.json_of(self.site.viewer.ask_all("desired", arguments))
         except QuestionFailed as error:

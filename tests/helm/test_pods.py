@@ -101,3 +101,56 @@ def test_an_account_that_all_pools_would_make_is_refused():
     )
     assert {POOL, "sim-weft-worker-gpu"} <= made.keys()
     assert used["sim-weft-worker-gpu"] == "sim-weft-worker-gpu"
+
+
+def triggers(rendered: Rendered) -> dict[str, tuple[str, int, int]]:
+    """Return {pool: (end of the address that is asked, least, most)} of all ScaledObjects."""
+    found = {}
+    for one in rendered.objects:
+        if one["kind"] == "ScaledObject":
+            (trigger,) = one["spec"]["triggers"]
+            end = trigger["metadata"]["url"].rpartition("/")[2]
+            bounds = one["spec"]["minReplicaCount"], one["spec"]["maxReplicaCount"]
+            found[one["spec"]["scaleTargetRef"]["name"]] = (end, *bounds)
+    return found
+
+
+GPU = {"taskResources": {"GPU": 1}}
+
+
+def test_several_pools_follow_the_work_for_their_own_resources():
+    values = {
+        "autoscaling": {"mode": "keda", "pools": {"default": None, "gpu": {"minReplicas": 0}}},
+        "workers.gpu": GPU,
+        "workers.fixed": {"replicas": 3},
+    }
+    rendered = render(values)
+    assert triggers(rendered) == {
+        POOL: ("scale?resources=", 1, 10),
+        "sim-weft-worker-gpu": ("scale?resources=GPU", 0, 10),
+    }
+    counts = {
+        one["metadata"]["name"]: one["spec"].get("replicas")
+        for one in rendered.objects
+        if one["kind"] == "Deployment"
+    }
+    assert counts == {POOL: None, "sim-weft-worker-gpu": None, "sim-weft-worker-fixed": 3}
+    assert triggers(render({"autoscaling.mode": "keda"})) == {POOL: ("scale", 1, 10)}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"workers.gpu": {}}, "the pool default has the same taskResources"),
+        ({"workers.other": {}}, "autoscaling.pools.gpu: there is no such pool in workers"),
+        ({"workers.gpu": {**GPU, "enabled": False}}, "workers.gpu.enabled is false"),
+        ({"workers.gpu": GPU, "autoscaling.mode": "hpa"}, "needs autoscaling.mode keda"),
+        (
+            {"workers.gpu": GPU, "autoscaling.pools.gpu.minReplicas": 11},
+            "autoscaling.pools.gpu.minReplicas is 11, above",
+        ),
+    ],
+)
+def test_pools_that_cannot_be_scaled_each_are_refused(values, said):
+    always = {"autoscaling.mode": "keda", "autoscaling.pools": {"default": {}, "gpu": {}}}
+    assert said in refusal({**always, **values})

@@ -48,10 +48,10 @@ def definitions(plane):
 class Scaler:
     """Does once what KEDA does again and again."""
 
-    def __init__(self, sim, nodes):
+    def __init__(self, sim, nodes, pool="default"):
         self.sim, self.nodes = sim, nodes
         folder = f"/apis/keda.sh/v1alpha1/namespaces/{sim.namespace}"
-        (found,) = sim.plane.api.get(f"{folder}/scaledobjects")["items"]
+        found = sim.plane.api.get(f"{folder}/scaledobjects/{sim.name}-worker-{pool}")
         self.spec = found["spec"]
         (self.trigger,) = self.spec["triggers"]
         name = self.trigger["authenticationRef"]["name"]
@@ -115,3 +115,29 @@ def test_a_pool_grows_from_no_worker_with_the_work_and_shrinks_to_none_after_it(
         assert 1 < max(seen) <= 4, seen
         wait_until(lambda: scaler.scale() == 0, 120, "no more workers are desired")
         wait_until(lambda: not sim.pods("worker"), 60, "the last worker is gone")
+
+
+def test_a_pool_starts_for_the_tasks_that_request_its_resources_and_no_other_does(
+    plane, nodes, namespace, definitions
+):
+    work = WORK.replace("range(60))", "range(60), resources={'GPU': 1})", 1)
+    values = f"--values={CHART / 'ci' / 'autoscaling-pools-values.yaml'}"
+    anywhere = "--set-json=workers.gpu.resources={}"  # no node here has a GPU
+    bounds = ("--set=autoscaling.pools.gpu.maxReplicas=2", "--set=autoscaling.minReplicas=1")
+    with release(plane, namespace, values, anywhere, *bounds) as sim:
+        plain, gpu = Scaler(sim, nodes), Scaler(sim, nodes, "gpu")
+        assert (plain.scale(), gpu.scale()) == (1, 0)
+        sim.wait_running("worker", 1)
+        seen = []
+        with ClientPod(sim, nodes, "work", ["python", "-c", work]) as client:
+            client.wait_for("submitted")
+
+            def is_done():
+                seen.append((plain.scale(), gpu.scale()))
+                return "right" in client.log()
+
+            client.wait_until(is_done, "the results")
+            client.wait_end()
+        assert {n for n, _ in seen} == {1}, seen
+        assert {n for _, n in seen} >= {2}, seen
+        wait_until(lambda: gpu.scale() == 0, 120, "no more workers are desired")

@@ -33,7 +33,7 @@ def main() -> None:
     plain = socket.create_connection((address, url.port or 443), timeout=30)
     with context.wrap_socket(plain, server_hostname=url.hostname) as connection.sock:
         token = {"Authorization": f"Bearer {parameters['token']}"}
-        connection.request("GET", url.path, headers=token)
+        connection.request("GET", f"{url.path}?{url.query}", headers=token)
         answer = connection.getresponse()
         text = answer.read()
         assert answer.status == 200, text

@@ -388,16 +388,23 @@ def why_too_large(state: SchedulerState, task_class: TaskClass) -> str:
     return f"the workers cannot run {what} at the same time: they hold {n} ({there})"
 
 
-def n_lacking(state: SchedulerState, n_at_once: Callable[[TaskClass], int]) -> int:
+def n_lacking(
+    state: SchedulerState,
+    n_at_once: Callable[[TaskClass], int],
+    counts: Callable[[TaskClass], bool],
+) -> int:
     """Return how many workers more would hold each gang that waits, if workers may run it at all.
 
     Args:
         state: the scheduler's.
         n_at_once: returns how many tasks of a class one more worker runs at a time.
+        counts: returns whether gangs of a class count.
     """
     lacking = 0
     gangs = gangs_of(state)
     for gang in (*gangs.waiting, *gangs.too_large):
+        if not counts(gang.shape):
+            continue
         n_there = sum(n_at_most(ws, gang.shape) for ws in workers_for(state, gang))
         if n_there or not state.staying:
             lacking = max(lacking, -(-(gang.size - n_there) // n_at_once(gang.shape)))

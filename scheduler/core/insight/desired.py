@@ -12,6 +12,10 @@ first ones take. Queued tasks are not all looked at: a sample of each class give
 A worker that is paused gets nothing of what is queued: others are desired in its place. The data
 that workers hold asks for workers, too: for so many that it fills `FULL` of their memory.
 
+Asked for one pool, it counts the work of that pool alone. A pool is the workers that offer
+resources of the same names. Tasks are for it that request some of these and no other, or that
+request none, if the pool has none.
+
 A pure function of the state, O(classes + workers); there is no bookkeeping per task. The wait
 before a cluster grows or shrinks is the business of the process that scales it.
 """
@@ -24,6 +28,7 @@ from itertools import islice
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
+from ....protocol.amounts import BESIDE, CORES, MEMORY
 from ....protocol.wire.question_arguments import BadArgument, Info, Page
 from ..conditions.no_worker_limit import note_adapting
 from ..feature import Feature, Question
@@ -53,6 +58,26 @@ MAX_SAMPLES: Final = 512
 MAX_LANES: Final = 8
 #: Running tasks of one worker that are looked at.
 MAX_RUNNING: Final = 8
+#: Pools whose last worker is remembered.
+MAX_POOLS: Final = 100
+#: Names of resources that tell no pool from another: each worker offers them.
+_COMMON: Final = {CORES, MEMORY, BESIDE}
+
+#: The names of the resources that the workers of a pool offer.
+Pool = frozenset[str]
+
+
+def pool_of(resources: Iterable[str]) -> Pool:
+    """Return the pool whose workers offer these resources."""
+    return frozenset(resources) - _COMMON
+
+
+def is_for(task_class: TaskClass, pool: Pool | None) -> bool:
+    """Return whether tasks of a class are work of this pool; None is the whole cluster."""
+    if pool is None:
+        return True
+    names = pool_of(name for name, amount in task_class.resources if amount > 0)
+    return names <= pool if names else not pool
 
 
 @dataclass(slots=True)
@@ -74,10 +99,11 @@ class WorkerKind:
 
 @dataclass(slots=True)
 class Aim:
-    """The configured target, and the sort of worker that joined last."""
+    """The configured target, and the sort of worker that joined last, of all and of each pool."""
 
     target_s: float = TARGET_S
     kind: WorkerKind = field(default_factory=WorkerKind)
+    kinds: dict[Pool, WorkerKind] = field(default_factory=dict)
 
 
 def aim_of(state: SchedulerState) -> Aim:
@@ -132,22 +158,33 @@ class Desired:
         }
 
 
-def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
+def desired_workers(
+    state: SchedulerState, target_s: float = 0.0, pool: Pool | None = None
+) -> Desired:
     """Return how many workers would finish the present work in about the target time.
 
     Args:
         state: of the scheduler.
         target_s: seconds; 0 = as the scheduler was configured.
+        pool: whose workers are counted; None = all.
     """
     target_s = target_s or aim_of(state).target_s
     target_ns = target_s * 1e9
+    workers: Collection[WorkerHandle] = state.workers.values()
+    staying: Collection[WorkerHandle] = state.staying.values()
     kind = aim_of(state).kind
+    if pool is not None:
+        workers = [ws for ws in workers if pool_of(ws.resources) == pool]
+        staying = [ws for ws in staying if pool_of(ws.resources) == pool]
+        kind = aim_of(state).kinds.get(pool, WorkerKind())
     running_ns: dict[Prefix, float] = {}
-    found = _look_at_workers(state, target_ns, running_ns)
+    found = _look_at_workers(state, workers, target_ns, running_ns)
     n_runnable, n_workers = found.n_processing, found.n_workers
     n_unrunnable = 0
     n_left = MAX_SAMPLES
     for task_class in state.classes.values():
+        if not is_for(task_class, pool):
+            continue
         tasks: Iterable[SchedulerTask] = ()
         n = 0
         if task_class.queue.n:
@@ -158,7 +195,7 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
             if paused_queues_of(state):
                 waiting = [task for task in waiting if not is_paused(state, task)]
             n_unrunnable += len(waiting)
-            if state.staying:
+            if staying:
                 continue  # one more of the same kind could not run them, or their data counts below
             n = len(waiting)
             tasks = islice(waiting, max(1, min(MAX_SAMPLE, n_left)))
@@ -172,26 +209,31 @@ def desired_workers(state: SchedulerState, target_s: float = 0.0) -> Desired:
     n_for_work = ceil(round(n_workers, 6))
     if n_runnable or n_unrunnable:
         n_for_work = max(n_for_work, 1)
-    if lacking := n_lacking(state, kind.n_at_once):
-        n_for_work = max(n_for_work, len(state.staying) + lacking)
+    if lacking := n_lacking(state, kind.n_at_once, lambda shape: is_for(shape, pool)):
+        n_for_work = max(n_for_work, len(staying) + lacking)
     if state.awaits_peers:  # the work is not known before its workers are back
-        n_expected = len(state.kept_members.expected.worker_ids)
-        n_for_work = max(n_for_work, len(state.staying), n_expected)
-    waiting_nbytes = sum(waiting_nbytes(state) for waiting_nbytes in state.features.waiting_nbytes)
+        n_expected = 0 if pool is not None else len(state.kept_members.expected.worker_ids)
+        n_for_work = max(n_for_work, len(staying), n_expected)
+    waiting_nbytes = 0
+    if not pool:  # values of clients, which any worker may take
+        waiting_nbytes = sum(count(state) for count in state.features.waiting_nbytes)
     n_for_data = _workers_for_data(found.nbytes + waiting_nbytes, kind)
     n_desired = max(n_for_work, n_for_data)
     return Desired(n_desired, n_for_work, n_for_data, n_runnable, n_unrunnable, target_s, found)
 
 
 def _look_at_workers(
-    state: SchedulerState, target_ns: float, running_ns: dict[Prefix, float]
+    state: SchedulerState,
+    workers: Iterable[WorkerHandle],
+    target_ns: float,
+    running_ns: dict[Prefix, float],
 ) -> AtWorkers:
-    """Sum up all workers in one pass, which takes 0.5 ms for 1 000 of them."""
+    """Sum up the workers in one pass, which takes 0.5 ms for 1 000 of them."""
     n_all = n_busy = nbytes = n_closed = 0
     n_workers = 0.0
     last_progress = -inf
     long_since = state.now - UNKNOWN_DURATION_NS / 1e9
-    for ws in state.workers.values():
+    for ws in workers:
         nbytes += ws.nbytes
         n_closed += ws.closed in _GET_NONE
         processing = ws.processing
@@ -269,13 +311,20 @@ def _workers_for_data(nbytes: int, kind: WorkerKind) -> int:
 
 
 def _on_worker_joined(state: SchedulerState, ws: WorkerHandle) -> None:
-    aim_of(state).kind = WorkerKind(ws.nthreads, ws.memory_limit, ws.resources)
+    aim = aim_of(state)
+    aim.kind = WorkerKind(ws.nthreads, ws.memory_limit, ws.resources)
+    pool = pool_of(ws.resources)
+    aim.kinds.pop(pool, None)
+    aim.kinds[pool] = aim.kind
+    if len(aim.kinds) > MAX_POOLS:
+        del aim.kinds[next(iter(aim.kinds))]
 
 
 def ask_desired(state: SchedulerState, arguments: Info, page: str) -> Page:
     """Return how many workers the present work is worth, for autoscalers.
 
-    `adapts_s` is for how many seconds the number of workers follows the answer.
+    `adapts_s` is for how many seconds the number of workers follows the answer. `resources` has the
+    names of those that the workers of one pool offer, and counts these.
     """
     target_s = arguments.get("target_s", 0.0)
     if type(target_s) not in (int, float) or not 0 <= target_s < MAX_TARGET_S:
@@ -285,7 +334,13 @@ def ask_desired(state: SchedulerState, arguments: Info, page: str) -> Page:
         raise BadArgument(f"adapts_s= is a number of seconds, not {str(adapts_s)[:40]!r}")
     if adapts_s:
         note_adapting(state, adapts_s)
-    return desired_workers(state, target_s).to_plain(), ""
+    names = arguments.get("resources")
+    if names is not None and not (
+        isinstance(names, list) and all(isinstance(name, str) for name in names)
+    ):
+        raise BadArgument(f"resources= is a list of names, not {str(names)[:40]!r}")
+    pool = None if names is None else pool_of(names)
+    return desired_workers(state, target_s, pool).to_plain(), ""
 
 
 FEATURE: Final = Feature(

@@ -229,6 +229,9 @@ async def test_programs_get_json_and_401():
             assert answer.status == 200, path
             assert answer.headers["Content-Type"] == "application/json"
         assert no_worker_limit_of(started.state).adapts_until > started.state.now + 200
+        for query in ("?resources=", "?resources=GPU,SSD&target=2"):  # of one pool
+            answer, text = await visitor.get(f"/api/v1/scale{query}", **bearer)
+            assert json.loads(text)["desired_workers"] == 0, query
         answer, text = await visitor.get("/api/v1/scale?target=x", **bearer)
         assert (answer.status, text.count("\n")) == (400, 1)
         assert "number of seconds" in text

@@ -33,20 +33,33 @@
 {{- fail "workers has no pool: remove the null, or name a pool; a cluster without workers of its own has workers.default.enabled=false" -}}
 {{- end -}}
 {{- $auto := .Values.autoscaling -}}
-{{- if ne $auto.mode "none" -}}
-{{- if not (hasKey .Values.workers $auto.pool) -}}
-{{- fail (printf "autoscaling.pool is %q, and there is no such pool in workers (%s): name one of them" $auto.pool (keys .Values.workers | sortAlpha | join ", ")) -}}
+{{- $root := . -}}
+{{- $owners := dict -}}
+{{- $several := gt (len $auto.pools) 0 -}}
+{{- range $pool, $bounds := include "weft.scaledPools" . | fromJson -}}
+{{- $where := ternary (printf "autoscaling.pools.%s" $pool) (printf "autoscaling.pool is %q, and" $pool) $several -}}
+{{- if not (hasKey $root.Values.workers $pool) -}}
+{{- fail (printf "%s there is no such pool in workers (%s): name one of them" (ternary (printf "%s:" $where) $where $several) (keys $root.Values.workers | sortAlpha | join ", ")) -}}
 {{- end -}}
-{{- $own := get .Values.workers $auto.pool | default dict -}}
-{{- if not (hasKey $own "enabled" | ternary $own.enabled .Values.workerDefaults.enabled) -}}
-{{- fail (printf "autoscaling.pool is %q, and workers.%s.enabled is false: enable that pool, or name another one" $auto.pool $auto.pool) -}}
+{{- $values := include "weft.poolValues" (dict "root" $root "pool" $pool) | fromJson -}}
+{{- if not $values.enabled -}}
+{{- fail (printf "%s workers.%s.enabled is false: enable that pool, or name another one" (ternary (printf "%s:" $where) $where $several) $pool) -}}
 {{- end -}}
-{{- if gt (int $auto.minReplicas) (int $auto.maxReplicas) -}}
-{{- fail (printf "autoscaling.minReplicas is %d, above autoscaling.maxReplicas, %d: raise the one or lower the other" (int $auto.minReplicas) (int $auto.maxReplicas)) -}}
+{{- if gt (int $bounds.minReplicas) (int $bounds.maxReplicas) -}}
+{{- $at := ternary $where "autoscaling" $several -}}
+{{- fail (printf "%s.minReplicas is %d, above %s.maxReplicas, %d: raise the one or lower the other" $at (int $bounds.minReplicas) $at (int $bounds.maxReplicas)) -}}
 {{- end -}}
-{{- if and (eq $auto.mode "hpa") (eq (int $auto.minReplicas) 0) -}}
+{{- if and (eq $auto.mode "hpa") (eq (int $bounds.minReplicas) 0) -}}
 {{- fail "autoscaling.minReplicas is 0, which an HPA does not allow: set it to 1, or autoscaling.mode to keda" -}}
 {{- end -}}
+{{- $names := printf "resources %s" (keys $values.taskResources | sortAlpha | join ",") -}}
+{{- if hasKey $owners $names -}}
+{{- fail (printf "%s: the pool %s has the same taskResources, so each would be started for the work of both: give one of them a resource of its own" $where (get $owners $names)) -}}
+{{- end -}}
+{{- $_ := set $owners $names $pool -}}
+{{- end -}}
+{{- if and $several (eq $auto.mode "hpa") -}}
+{{- fail "autoscaling.pools needs autoscaling.mode keda: the metric of an HPA is one number for the cluster" -}}
 {{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- fail "ingress.enabled is true, and ingress.hosts is empty: give the names under which the pages are reached; requests for others are refused" -}}

@@ -180,6 +180,27 @@ tls://{{ include "weft.schedulerName" . }}.{{ .Release.Namespace }}.svc:{{ .Valu
 {{- concat $names (list "localhost") .Values.tls.extraNames | uniq | toJson -}}
 {{- end -}}
 
+{{/* The pools that an autoscaler scales: {name: {minReplicas, maxReplicas}}, as JSON. */}}
+{{- define "weft.scaledPools" -}}
+{{- $auto := .Values.autoscaling -}}
+{{- $found := dict -}}
+{{- if ne $auto.mode "none" -}}
+{{- range $pool, $own := $auto.pools | default (dict $auto.pool dict) -}}
+{{- $bounds := pick $auto "minReplicas" "maxReplicas" -}}
+{{- include "weft.overlay" (dict "base" $bounds "over" ($own | default dict)) -}}
+{{- $_ := set $found $pool $bounds -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{/* The values of a pool, as JSON; takes dict "root" "pool". */}}
+{{- define "weft.poolValues" -}}
+{{- $values := deepCopy .root.Values.workerDefaults -}}
+{{- include "weft.overlay" (dict "base" $values "over" (get .root.Values.workers .pool | default dict)) -}}
+{{- toJson $values -}}
+{{- end -}}
+
 {{/* Lays `over` upon `base`, which it changes: a pool's values upon those of all pools. */}}
 {{- define "weft.overlay" -}}
 {{- $base := .base -}}
