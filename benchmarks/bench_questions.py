@@ -104,8 +104,9 @@ class Cluster:
 def measure(cluster: Cluster) -> dict[str, list[float]]:
     """Return the CPU seconds of the pages of each question."""
     choose = random.Random(1)
+    first = {"key": cluster.keys[0], "text": cluster.keys[0]}
     arguments: dict[str, Callable[[], dict[str, Any]]] = {
-        name: lambda: {"keys": choose.sample(cluster.keys, MAX_KEYS), "key": cluster.keys[0]}
+        name: lambda: {"keys": choose.sample(cluster.keys, MAX_KEYS), **first}
         for name in cluster.state.features.questions
     }
     for name in ("cluster", "workers", "clients", "processing"):

@@ -11,6 +11,7 @@ import contextlib
 import os
 import shlex
 import subprocess
+import time
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -33,6 +34,9 @@ from .system import MAX_ARRAY, BatchSystem, Command, JobRequest, last_line, line
 _TIMEOUT_S: Final = 60.0
 #: Ids of one command.
 _N_AT_ONCE: Final = 500
+#: Accounting may know of the end of a job so many seconds after the queue has forgotten it: Grid
+#: Engine writes every 15 s.
+_ACCOUNTING_S: Final = 30.0
 
 
 class BatchCluster(JobCluster[Mode]):
@@ -98,8 +102,8 @@ class BatchCluster(JobCluster[Mode]):
         self._prologue = texts_of(job_script_prologue, "job_script_prologue")
         self._shebang = check_text(shebang, "shebang")
         self._keeper: JobKeeper | None = None
-        #: {id: None} of jobs that were not known when they were looked at last
-        self._missing: dict[str, None] = {}
+        #: {id: since when} of jobs that were not known when they were looked at last
+        self._missing: dict[str, float] = {}
         super().__init__(
             n_workers,
             cores=cores,
@@ -176,19 +180,19 @@ class BatchCluster(JobCluster[Mode]):
             if done.returncode and not done.stdout.strip() and not _is_unknown(done.stderr):
                 raise BatchSystemError(_failed(self.system.status(part), done))
             found |= self.system.states(done.stdout) if done.stdout.strip() else {}
+        now = time.monotonic()
         under = {job: (job, self.system.array_of(job)) for job in jobs}
         states = {job: found[one] for job in jobs for one in reversed(under[job]) if one in found}
         for job in jobs:
             state = states.get(job)
             if state is None or state.failed:
                 state = self._end_of(job) or state
-            if state is None and job in self._missing:
+            if state is None and now - self._missing.get(job, now) >= _ACCOUNTING_S:
                 text = f"{self.system.title} does not know it any more"
                 state = JobState("ended", text, failed=None)
             if state is not None:
                 states[job] = state
-        # Accounting may come a moment after the end.
-        self._missing = {job: None for job in jobs if job not in states}
+        self._missing = {job: self._missing.get(job, now) for job in jobs if job not in states}
         if self._keeper is not None:
             self._keeper.drop(job for job, state in states.items() if state.phase == "ended")
         return states

@@ -95,6 +95,9 @@ def test_a_wait_ends_with_the_numbers():
             async def _scale_whole(self, client, n, losses="keep"):
                 return {}
 
+            def _rounded(self, n):
+                return n
+
         with (
             weft.Client(Unscaled()) as client,
             pytest.raises(
