@@ -173,7 +173,7 @@ def job(tmp_path):
         (["--resources", "GPU", "--", "true"], "'GPU' is not NAME=AMOUNT"),
         (["--max-output", "much", "--", "true"], "--max-output"),
         (["--env", "A", "--", "true"], "--env takes NAME=VALUE"),
-        ([], "COMMAND"),
+        ([], "no command to run"),
     ],
 )
 def test_wrong_options_are_errors_before_anything_starts(tmp_path, arguments, text):
