@@ -1,4 +1,4 @@
-"""What the sampling of stacks costs a worker: the CPU time of its tasks, without and with.
+"""The cost of the sampling of stacks to a worker: CPU time of its tasks, without and with.
 
     python -m benchmarks.bench_profile [--seconds 1] [--pairs 16] [--threads 4] [--depth 30]
 

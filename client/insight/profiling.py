@@ -34,7 +34,7 @@ _LEAST_S: Final = 0.05
 
 
 class StackReading:
-    """What the workers have sampled since the first `read`.
+    """The stacks that workers have sampled since the first `read`.
 
     Args:
         workers: names, hosts or addresses of those that are asked; None = all.

@@ -1,4 +1,4 @@
-"""What a batch system must say about itself: its directives, its commands, and how they answer.
+"""The description of a batch system: its directives, its commands, and how they answer.
 
 Pure: it makes texts and reads texts, and runs nothing. Each system is a `BatchSystem` in a
 module of its own; `script.py` makes the script of all of them.
@@ -21,7 +21,7 @@ Command = tuple[str, ...]
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What each job asks for.
+    """The request of each job.
 
     Attributes:
         name: of the job, for display.

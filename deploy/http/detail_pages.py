@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, Final
 
 import tornado.web
@@ -77,7 +78,7 @@ class WorkerPage(_DetailPage):
 
 
 class SearchPage(_DetailPage):
-    """What has a text in its name."""
+    """Tasks, functions and workers that have a text in their names."""
 
     async def page(self) -> str:
         """Return the page."""
@@ -87,7 +88,7 @@ class SearchPage(_DetailPage):
         return search_page.search_page(name, text, found, visitor)
 
 
-class _Api(Page):
+class _Api(Page, abc.ABC):
     """The same for programs, as JSON."""
 
     async def answer(self) -> None:
@@ -97,9 +98,9 @@ class _Api(Page):
         except QuestionFailed as error:
             raise tornado.web.HTTPError(404, reason=error.text.splitlines()[0][:200]) from None
 
+    @abc.abstractmethod
     async def found(self) -> Any:
         """Return what is asked for."""
-        raise NotImplementedError
 
 
 class TaskApi(_Api):
@@ -124,7 +125,7 @@ class WorkerApi(_Api):
 
 
 class SearchApi(_Api):
-    """What has a text in its name."""
+    """Tasks, functions and workers that have a text in their names."""
 
     async def found(self) -> Any:
         """Return what is found."""

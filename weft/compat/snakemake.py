@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import CancelledError
 from dataclasses import field, make_dataclass
 from typing import TYPE_CHECKING, Any, Final, Optional
 
@@ -102,7 +103,7 @@ class SnakemakeExecutor(RemoteExecutor):  # type: ignore[misc]  # untyped
 def _error_of(future: Any) -> BaseException | None:
     try:
         error: BaseException | None = future.exception()
-    except BaseException as cancelled:  # a cancelled one has no other
+    except CancelledError as cancelled:  # a cancelled one has no other
         return cancelled
     return error
 
