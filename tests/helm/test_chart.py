@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -267,10 +268,11 @@ def test_a_pod_of_the_scheduler_that_never_became_ready_is_replaced_by_the_next_
     assert spec["replicas"] == 1
 
 
-def test_the_chart_runs_the_image_that_the_readme_builds():
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    readme = CHART.parents[2] / "README.md"
-    assert f" -t weft:{chart['appVersion']} " in readme.read_text()
+def test_the_page_installs_the_image_that_it_builds():
+    page = (CHART.parents[2] / "docs" / "kubernetes.md").read_text()
+    built = re.search(r"docker build \S+ \S+ -t (\S+):(\S+) ", page).groups()
+    installed = re.search(r"--set image.repository=(\S+) --set image.tag=(\S+) ", page).groups()
+    assert built == installed
 
 
 def test_the_selectors_match_the_pods_and_stay_the_same_over_upgrades(default):

@@ -15,6 +15,8 @@ AGENT = {"name": "agent", "image": "agent:1"}
 VOLUME = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 MOUNT = {"name": "data", "mountPath": "/data"}
 SOURCE = {"secretRef": {"name": "keys"}}
+#: What a container of the user has without a word of its own: the "restricted" standard admits it.
+SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def names(containers: list[dict]) -> list[str]:
@@ -35,12 +37,19 @@ def test_a_pod_takes_containers_volumes_and_variables_of_its_users(part, pod, ma
     }
     rendered = render({f"{part}.{name}": value for name, value in added.items()})
     spec = rendered.pods()[pod]
-    assert spec["initContainers"] == [FETCH]
+    assert spec["initContainers"] == [FETCH | {"securityContext": SECURITY}]
     assert names(spec["containers"]) == [main, "agent"]
-    assert spec["containers"][1] == AGENT
+    assert spec["containers"][1] == AGENT | {"securityContext": SECURITY}
     assert VOLUME in spec["volumes"]
     assert MOUNT in spec["containers"][0]["volumeMounts"]
     assert spec["containers"][0]["envFrom"] == [SOURCE]
+
+
+def test_a_container_keeps_a_security_of_its_own():
+    own = AGENT | {"securityContext": {"runAsUser": 7}}
+    for part, pod in (("scheduler", SCHEDULER), ("workers.default", POOL)):
+        spec = render({f"{part}.sidecars": [own]}).pods()[pod]
+        assert spec["containers"][1] == own
 
 
 def test_pools_have_containers_of_their_own_or_those_of_the_defaults():

@@ -212,3 +212,16 @@ tls://{{ include "weft.schedulerName" . }}.{{ .Release.Namespace }}.svc:{{ .Valu
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/*
+Init containers and sidecars of the user; takes dict "root" "containers". One that names no security gets that of the chart, so that a
+namespace with the "restricted" standard admits the pod, and may write into its own root file system, as most images do.
+*/}}
+{{- define "weft.ownContainers" -}}
+{{- $security := omit (.root.Values.containerSecurityContext | default dict) "readOnlyRootFilesystem" -}}
+{{- $containers := list -}}
+{{- range .containers -}}
+{{- $containers = append $containers (hasKey . "securityContext" | ternary . (merge (dict "securityContext" $security) .)) -}}
+{{- end -}}
+{{- toYaml $containers -}}
+{{- end -}}
