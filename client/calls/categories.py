@@ -34,11 +34,14 @@ class Category:
         max_memory: the largest allocation, bytes or "4GB"; None = all memory of a worker.
         max_wall_time: how long an attempt may run that has no `timeout=` of its own, in seconds or
             as "5 min"; None = for ever.
-        idempotent: calls may be run again at any time, also while the first run still ends.
+        idempotent: calls may be run again at any time, also while the first run goes on.
         abort_stragglers: a call that takes longer than so many times the mean of at least 10 that
             have ended is interrupted, and begun on another worker with a free thread; it takes no
             retry. The next time its limit is doubled. None = never; else `idempotent` is needed.
             It counts for the calls that are submitted with it, and not while their queue is paused.
+        copy_stragglers: as `abort_stragglers`, which cannot be given as well, but such a call goes
+            on beside the one that is begun elsewhere. The first result counts; the other attempt is
+            interrupted then.
 
     Raises:
         InvalidAmount: the maximum is no size.
@@ -52,6 +55,7 @@ class Category:
     max_wall_time: Duration | None = None
     idempotent: bool = False
     abort_stragglers: float | None = None
+    copy_stragglers: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 0 < len(self.name) <= MAX_TAG_CHARS:
@@ -68,16 +72,25 @@ class Category:
         read_time_limit(self.max_wall_time, "max_wall_time")
 
     def _check_stragglers(self) -> None:
-        multiple: Any = self.abort_stragglers
+        name, multiple = self.straggler_limit
         if multiple is None:
             return
+        if name == "abort_stragglers" and self.copy_stragglers is not None:
+            raise ValueError("give abort_stragglers= or copy_stragglers=, not both")
         if not is_amount(multiple) or not 1 <= multiple <= MAX_MULTIPLE:
-            text = f"abort_stragglers= is a number of 1 to {MAX_MULTIPLE:g}, not {multiple!r:.80}"
+            text = f"{name}= is a number of 1 to {MAX_MULTIPLE:g}, not {multiple!r:.80}"
             raise ValueError(text)
         if self.idempotent is not True:
             raise ValueError(
-                "abort_stragglers= runs calls a second time: say by idempotent=True that they may"
+                f"{name}= runs calls a second time: say by idempotent=True that they may"
             )
+
+    @property
+    def straggler_limit(self) -> tuple[str, Any]:
+        """The keyword by which stragglers are looked for, and its multiple; None = they are not."""
+        if self.abort_stragglers is not None:
+            return "abort_stragglers", self.abort_stragglers
+        return "copy_stragglers", self.copy_stragglers
 
     @property
     def max_nbytes(self) -> int:
@@ -119,8 +132,10 @@ def read_category(value: Any) -> dict[str, Any]:
         "mode": value.mode,
         "max_nbytes": value.max_nbytes,
     }
-    if value.abort_stragglers is not None:
-        facts["straggler_multiple"] = float(value.abort_stragglers)
+    name, multiple = value.straggler_limit
+    if multiple is not None:
+        facts["straggler_multiple"] = float(multiple)
+        facts["copies_stragglers"] = name == "copy_stragglers"
     return {"category": facts}
 
 

@@ -154,11 +154,17 @@ def _check_gang(value: Any, buffers: list[Any]) -> list[str]:
     return texts
 
 
+#: What a category may say besides its name, mode and maximum.
+_LATER_FACTS: Final = {"copies_stragglers", "max_wall_us", "straggler_multiple"}
+
+
 def _check_category(value: Any, buffers: list[Any]) -> dict[str, Any]:
     """Check the name of a category, its mode, and the most that one of its tasks may use."""
     names = {"name", "mode", "max_nbytes"}
-    if type(value) is not dict or value.keys() - {"straggler_multiple", "max_wall_us"} != names:
+    if type(value) is not dict or value.keys() - _LATER_FACTS != names:
         raise TypeError("a map of name, mode and max_nbytes is expected")
+    if type(value.get("copies_stragglers", False)) is not bool:
+        raise TypeError("copies_stragglers is true or false")
     multiple = value.get("straggler_multiple", 1.0)
     if type(multiple) is not float or not 1.0 <= multiple <= MAX_MULTIPLE:
         raise ValueError(f"straggler_multiple is 1 to {MAX_MULTIPLE:g}")

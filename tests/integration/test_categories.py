@@ -135,6 +135,20 @@ def test_a_straggler_ends_on_another_worker(tmp_path):
         assert first.worker != last.worker
 
 
+def test_of_a_straggler_that_is_copied_the_first_result_counts(tmp_path):
+    quick = weft.Category("quick", idempotent=True, copy_stragglers=3.0)
+    with weft.Client(n_workers=2, threads_per_worker=1) as client:
+        names = [str(tmp_path / f"quick-{i}") for i in range(12)]
+        assert sum(client.gather(client.map(_wait_the_first_time, names, category=quick))) == 12
+        late = client.submit(_wait_the_first_time, str(tmp_path / "late"), category=quick)
+        assert late.result(timeout=60) == 1
+        (last,) = late.attempts()
+        assert last.end == "finished"
+        # The other one waits until it is interrupted, and its thread is free after that.
+        both = client.map(_wait_the_first_time, names[:2], pure=False, key="after")
+        assert client.gather(both) == [1, 1]
+
+
 def test_a_call_that_takes_longer_than_its_category_may_fails_with_an_error_that_names_it(client):
     brief = weft.Category("brief", max_memory="50MB", max_wall_time=0.2)
     error = client.submit(_fill_and_wait, 1, category=brief).exception(timeout=60)

@@ -14,6 +14,7 @@ from weft.protocol.amounts import MEMORY
 from weft.protocol.wire.failure import Failure
 from weft.protocol.wire.messages import OWN_PROCESS
 from weft.protocol.wire.options import MODES
+from weft.scheduler.core.categories.stragglers import stragglers_of
 from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.worker.core.features.categories import MeasuredAttempts, MemorySeen
 from weft.worker.slots.usage import LOOK_S
@@ -34,6 +35,8 @@ P_SMALL: Final = 0.8
 SMALL: Final = 4 << 20
 #: The share of categories whose stragglers are begun elsewhere.
 P_STRAGGLERS: Final = 0.5
+#: The share of these whose first attempts go on beside the others.
+P_COPIES: Final = 0.5
 #: What workers offer.
 OFFERED: Final = 1 << 30
 
@@ -50,9 +53,10 @@ class SimulatedCategories:
         #: {key: {attempt: None}} of executions that were reported to use too much
         self.exceeded: dict[str, dict[int, None]] = {}
         if self.are_on:
-            self._draw(rng, Random(f"stragglers of {seed}"), sim.graph)
+            self._draw(seed, rng, sim.graph)
 
-    def _draw(self, rng: Random, chance: Random, graph: Graph) -> None:
+    def _draw(self, seed: int, rng: Random, graph: Graph) -> None:
+        chance = Random(f"stragglers of {seed}")
         categories = [
             {
                 "name": f"category-{i}",
@@ -64,6 +68,7 @@ class SimulatedCategories:
         for category in categories:
             if chance.random() < P_STRAGGLERS:
                 category["straggler_multiple"] = chance.choice([1.0, 1.5])
+                category["copies_stragglers"] = Random(f"copies of {seed}").random() < P_COPIES
         for spec in graph.specs:
             if (
                 spec.scattered
@@ -113,12 +118,16 @@ class SimulatedCategories:
             self._sim.timed_out.setdefault(key, {})[attempt] = None
 
     def note_stragglers(self, core: SchedulerState) -> None:
-        """Note which executions a scheduler has ended as stragglers: they count no more."""
+        """Note which executions a scheduler has ended or copied: they count no more."""
         for attempt, found in interruptions_of(core).items() if self.are_on else ():
             if "others of its category" in found.cause:
                 ended = self._sim.timed_out.setdefault(found.key, {})
                 self._sim.world.probes["category: straggler"] += attempt not in ended
                 ended[attempt] = None
+        for attempt, (_, task) in stragglers_of(core).copies.items():
+            copied = self._sim.timed_out.setdefault(task.key, {})
+            self._sim.world.probes["category: copy"] += attempt not in copied
+            copied[attempt] = None
 
     def has_failed(self, spec: Spec, failure: Failure) -> bool:
         """Return whether there was a reason for `AllotmentExceeded`."""

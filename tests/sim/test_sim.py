@@ -67,6 +67,7 @@ EXPECTED = {
     "array: rows recorded",
     "cancel",
     "cancelled in a task",
+    "category: copy",
     "category: exceeded",
     "category: measured",
     "category: repeated",

@@ -11,6 +11,7 @@ from .sizing import LearnedPeaks
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
+    from ..records.peers import WorkerHandle
     from ..state import SchedulerState
 
 #: Categories that are remembered; of more, those without waiting tasks are forgotten, oldest first.
@@ -31,7 +32,7 @@ class LearnedTimes:
     def __init__(self) -> None:
         #: some calls may be stragglers: those that say after which multiple of the mean
         self.are_some = False
-        #: attempts that were ended as stragglers, so far
+        #: attempts that were stragglers, so far
         self.n_aborted = 0
         #: calls that have ended well, and the sum of their seconds
         self.n_ended = 0
@@ -50,13 +51,15 @@ class LearnedTimes:
 class Stragglers:
     """Attempts that may be stragglers, as of the last look at workers."""
 
-    __slots__ = ("begun", "n_aborted", "next_look")
+    __slots__ = ("begun", "copies", "n_aborted", "next_look")
 
     def __init__(self) -> None:
         #: {attempt: since when it runs at the latest, in waking time}
         self.begun: dict[int, float] = {}
-        #: {task: how many of its attempts were ended as stragglers}; until it has ended
+        #: {task: how many of its attempts were stragglers}; until it has ended
         self.n_aborted: dict[SchedulerTask, int] = {}
+        #: {attempt: (worker, task)} of tasks that run twice, of both; until its task has ended
+        self.copies: dict[int, tuple[WorkerHandle, SchedulerTask]] = {}
         self.next_look: Deadline | None = None
 
     def forget(self) -> None:

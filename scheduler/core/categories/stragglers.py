@@ -1,12 +1,15 @@
 """Stragglers: calls that run for much longer than others of their category are begun elsewhere.
 
-Calls that may be run again at any time say after which multiple of the mean (`abort_stragglers=`).
-That counts for these alone: others of the category need not be idempotent. Such a call is dropped
-and interrupted, as one that takes too long, and begun at once on another worker with a free thread.
-While its queue is paused it is left alone: it would be held back there.
+Calls that may be run again at any time say after which multiple of the mean. That counts for these
+alone: others of the category need not be idempotent. Such a call is begun at once on another worker
+with a free thread. With `abort_stragglers=` the first attempt is dropped and interrupted, as one
+that takes too long. With `copy_stragglers=` it goes on as a twin: whose result is first counts, and
+the other attempt is dropped by the room of recovery, and interrupted by this one. While its queue
+is paused a call is left alone: it would be held back there.
 
 That is neither a failure nor a retry. The next time its limit is twice as high, so a call that
-takes long wherever it runs comes to its end. Without another free worker it goes on.
+takes long wherever it runs comes to its end, and few copies are made of it. Without another free
+worker it goes on.
 
 The scheduler does not know when an attempt began, but from when on it runs at the latest: when its
 worker was seen to have no more attempts than threads. So none is ended too early. The source of the
@@ -24,6 +27,8 @@ from ..interruption.interrupting import interrupt
 from ..job_queues.feature import is_paused
 from ..moves.transitions import abandon, move, take_back_from
 from ..records.tasks import MEMORY, NO_WORKER, PROCESSING, QUEUED, WAITING, SchedulerTask
+from ..recovery.merging import run_beside
+from ..recovery.records import recovery_of
 from .records import Stragglers, categories_of, category_of
 
 if TYPE_CHECKING:
@@ -61,8 +66,9 @@ def _look(state: SchedulerState) -> None:
     """Look for stragglers; O(workers and what they have), while such a category is known."""
     stragglers = stragglers_of(state)
     stragglers.next_look = None
+    _end_copies(state)
     watched = [c for c in categories_of(state).by_name.values() if c.times.are_some]
-    if not (watched and state.tasks):
+    if not (watched and state.tasks) and not stragglers.copies:
         for one in watched:
             one.times.are_some = False
         stragglers.forget()
@@ -77,7 +83,7 @@ def _look(state: SchedulerState) -> None:
             options = task.group.options
             multiple = options.category.get("straggler_multiple", 0.0)
             category = category_of(state, options) if multiple else None
-            if category is None or attempt in ws.blocked:
+            if category is None or options.gang or attempt in ws.blocked:
                 continue
             since = before.get(attempt)
             if since is None:
@@ -97,39 +103,62 @@ def _look(state: SchedulerState) -> None:
         if task.state == PROCESSING and task.attempt == attempt:
             other = _free_worker(state, task)
             if other is not None:
-                _abort(state, task, other)
+                _begin_elsewhere(state, task, other)
 
 
 def _free_worker(state: SchedulerState, task: SchedulerTask) -> WorkerHandle | None:
-    """Return another worker with a thread for a task, and all else that it asks for."""
+    """Return a worker that does not run a task, with a thread for it and all that it asks for."""
     task_class = task.group.task_class
+    run_it = {ws for ws, other in stragglers_of(state).copies.values() if other is task}
     for ws in task_class.members:
         is_free = not ws.closed and ws.n_busy < ws.nthreads and ws is not task.worker
-        if is_free and ws.has_resources_for(task_class):
+        if is_free and ws not in run_it and ws.has_resources_for(task_class):
             return ws
     return None
 
 
-def _abort(state: SchedulerState, task: SchedulerTask, other: WorkerHandle) -> None:
-    """End an attempt, and begin the task on another worker."""
+def _begin_elsewhere(state: SchedulerState, task: SchedulerTask, other: WorkerHandle) -> None:
+    """Begin a task on another worker; end the attempt before, or let it run beside that."""
     stragglers, ws, attempt = stragglers_of(state), task.worker, task.attempt
+    options = task.group.options.category
     category = category_of(state, task.group.options)
     assert ws is not None
     assert category is not None
     run_s = state.awake_s - stragglers.begun.pop(attempt)
     text = f"took {run_s:.3g} s, others of its category {category.times.mean_s:.3g} s in the mean"
-    note_ended(state, ws, task, text)
     note_failed(state, task, ws, text, moves=True)
-    state.story.note(state.now, f"{text}, on {ws.name}", [task.key])
     category.times.n_aborted += 1
     stragglers.n_aborted[task] = stragglers.n_aborted.get(task, 0) + 1
-    abandon(state, task)
+    is_copied = options.get("copies_stragglers", False)
+    if is_copied:
+        state.story.note(state.now, f"{text}, on {ws.name}: it begins elsewhere, too", [task.key])
+        run_beside(state, ws, task)
+    else:
+        state.story.note(state.now, f"{text}, on {ws.name}", [task.key])
+        note_ended(state, ws, task, text)
+        abandon(state, task)
     take_back_from(state, ws, {task: None})
-    interrupt(state, ws, [attempt])  # results of others are at its worker, which may be slow
-    # It may be held back, by a limit of its user for instance: then it begins when that is over.
+    if not is_copied:
+        interrupt(state, ws, [attempt])  # results of others are at its worker, which may be slow
+    # It may be held back, by a limit of its user for instance: then it begins when that is over,
+    # and of two attempts the first is the current one again.
     if task.state == QUEUED:
         move(state, task, WAITING)
         drafts: dict[WorkerHandle, Draft] = {}
         assign(state, drafts, task, other)
         for one, draft in drafts.items():
             send_draft(state, one, draft)
+        if is_copied:
+            stragglers.copies |= {attempt: (ws, task), task.attempt: (other, task)}
+
+
+def _end_copies(state: SchedulerState) -> None:
+    """Interrupt the attempts that have lost against the other one of their task."""
+    copies, twins = stragglers_of(state).copies, recovery_of(state).twins
+    for attempt, (ws, _) in list(copies.items()):
+        is_there = state.workers.get(ws.peer) is ws
+        if is_there and (attempt in ws.processing or attempt in twins):
+            continue
+        del copies[attempt]
+        if is_there and attempt in ws.zombies:
+            interrupt(state, ws, [attempt])

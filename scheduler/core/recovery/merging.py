@@ -280,6 +280,16 @@ def go_on(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, attempt:
 
 
 # -- attempts that run twice ----------------------------------------------------------------------
+def run_beside(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
+    """Let the current attempt go on at its worker beside the next one, which the caller begins.
+
+    The first result counts, and the other attempt is dropped then.
+    """
+    ws.zombies[task.attempt] = task.group.task_class.resources
+    recovery_of(state).twins[task.attempt] = (ws, task)
+    state.busy[Recovery] = None
+
+
 def end_twin(state: SchedulerState, ws: WorkerHandle, attempt: int) -> bool:
     """Drop an attempt that takes too long, if it is a twin: the other one has a time of its own."""
     twin = recovery_of(state).twins.get(attempt)

@@ -50,18 +50,27 @@ def test_memory_is_given_only_once():
 def test_a_multiple_is_sent_with_an_idempotent_category():
     category = Category("fits", idempotent=True, abort_stragglers=3)
     facts = make_options({"category": category}).category
-    assert facts["straggler_multiple"] == 3.0
+    assert (facts["straggler_multiple"], facts["copies_stragglers"]) == (3.0, False)
 
 
-def test_a_multiple_needs_calls_that_may_run_again():
-    with pytest.raises(ValueError, match="idempotent=True"):
-        Category("fits", abort_stragglers=3.0)
+@pytest.mark.parametrize("name", ["abort_stragglers", "copy_stragglers"])
+def test_a_multiple_needs_calls_that_may_run_again(name):
+    with pytest.raises(ValueError, match=f"{name}= .*idempotent=True"):
+        Category("fits", **{name: 3.0})
 
 
+@pytest.mark.parametrize("name", ["abort_stragglers", "copy_stragglers"])
 @pytest.mark.parametrize("multiple", [0.5, -1, True, float("nan"), float("inf"), "3", 1e7])
-def test_a_wrong_multiple_is_refused(multiple):
-    with pytest.raises(ValueError, match="abort_stragglers="):
-        Category("fits", idempotent=True, abort_stragglers=multiple)
+def test_a_wrong_multiple_is_refused(name, multiple):
+    with pytest.raises(ValueError, match=f"{name}="):
+        Category("fits", idempotent=True, **{name: multiple})
+
+
+def test_stragglers_are_ended_or_copied():
+    with pytest.raises(ValueError, match="not both"):
+        Category("fits", idempotent=True, abort_stragglers=3.0, copy_stragglers=3.0)
+    category = Category("fits", idempotent=True, copy_stragglers=2)
+    assert make_options({"category": category}).category["copies_stragglers"] is True
 
 
 def test_the_longest_time_of_a_category_is_the_limit_of_calls_without_one():

@@ -10,8 +10,9 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.categories.records import Stragglers, categories_of
 from weft.scheduler.core.categories.stragglers import LEAST_ENDED
 from weft.scheduler.core.interruption.interrupting import END_PROCESS_AFTER_S
+from weft.scheduler.core.recovery.records import recovery_of
 
-from ...builders import Board, assigned, dropped, graph, sent_keys
+from ...builders import Board, assigned, dropped, finished, graph, sent_keys
 from .builders import measured, worker
 
 
@@ -22,11 +23,13 @@ def board() -> Iterator[Board]:
     board.drop_rest()
 
 
-def shared(*lines: str, multiple: float = 3.0, **options: object) -> m.SubmitTasks:
+def shared(
+    *lines: str, multiple: float = 3.0, copied: bool = False, **options: object
+) -> m.SubmitTasks:
     """Make a submission of calls of 1 s, which are stragglers after `multiple` seconds."""
     category = {"name": "fits", "mode": "fixed", "max_nbytes": 0}
     if multiple:
-        category["straggler_multiple"] = multiple
+        category |= {"straggler_multiple": multiple, "copies_stragglers": copied}
     return graph(*lines, category=category, **options)
 
 
@@ -224,3 +227,84 @@ def test_each_call_has_its_own_multiple(board):
     b = board.worker("b", nthreads=2)
     board.tick(5.0)
     assert (board.where("x"), board.where("y")) == (b, a)
+
+
+# -- copies ----------------------------------------------------------------------------------------
+def copied(board: Board) -> tuple[int, int, int, int]:
+    """Let `x` run twice; return both workers and the attempts there."""
+    client, a = board.client(), board.worker("a")
+    learn(board, client, a)
+    board.send(client, shared("x", copied=True))
+    first = board.attempt("x")
+    b = board.worker("b")
+    out = board.tick(4.5)
+    assert assigned(out, b) == {"x": board.attempt("x")}
+    assert not dropped(out, a)
+    assert not out.of(a, m.InterruptAttempts)
+    return a, first, b, board.attempt("x")
+
+
+def interrupted(board: Board, peer: int) -> list[int]:
+    """Return what is interrupted at a worker with the next look."""
+    return [
+        x for message in board.tick(0.6).of(peer, m.InterruptAttempts) for x in message.attempts
+    ]
+
+
+def test_the_first_attempt_of_a_call_that_runs_twice_may_win(board):
+    a, first, b, second = copied(board)
+    out = board.send(a, finished([first]))
+    assert board.states("x") == ["memory"]
+    (client,) = board.task("x").wanted_by
+    assert sent_keys(out, client.peer, m.KeysInMemory) == ["x"]
+    assert dropped(out, b) == [second]
+    assert interrupted(board, b) == [second]
+    board.send(b, m.AttemptsEnded(attempts=[second], ends=[m.INTERRUPTED]))
+    assert not board.state.record(Stragglers).copies
+
+
+def test_the_second_attempt_of_a_call_that_runs_twice_may_win(board):
+    a, first, b, _ = copied(board)
+    out = board.finish(b, "x")
+    assert dropped(out, a) == [first]
+    assert interrupted(board, a) == [first]
+    assert not board.state.record(Stragglers).copies
+    assert not recovery_of(board.state).twins
+
+
+def test_the_first_attempt_goes_on_where_the_worker_of_the_second_is_lost(board):
+    a, first, b, _ = copied(board)
+    board.close(b)
+    board.pass_time(6.0)
+    assert (board.where("x"), board.attempt("x")) == (a, first)
+    board.finish(a, "x")
+    assert not interrupted(board, a)
+    assert not board.state.record(Stragglers).copies
+
+
+def test_a_failure_of_the_first_attempt_leaves_the_second(board):
+    a, first, b, second = copied(board)
+    failure = ["exception", "x", "ValueError"]
+    board.send(a, m.AttemptsErred(attempts=[first], durations_us=[1000], failures=[failure]))
+    assert (board.where("x"), board.attempt("x")) == (b, second)
+    assert not interrupted(board, b)
+
+
+def test_both_attempts_of_a_cancelled_call_are_interrupted(board):
+    a, first, b, second = copied(board)
+    (client,) = board.task("x").wanted_by
+    assert dropped(board.send(client.peer, m.ReleaseKeys(keys=["x"])), b) == [second]
+    out = board.tick(0.6)
+    assert [out.of(peer, m.InterruptAttempts)[0].attempts for peer in (a, b)] == [[first], [second]]
+
+
+def test_a_call_is_not_copied_again_before_twice_the_time(board):
+    _, _, b, second = copied(board)
+    c = board.worker("c")
+    board.tick(5.5)
+    assert (board.where("x"), board.attempt("x")) == (b, second)
+    board.tick(2.0)
+    assert board.where("x") == c
+    assert len(recovery_of(board.state).twins) == 2
+    board.finish(c, "x")
+    assert not recovery_of(board.state).twins
