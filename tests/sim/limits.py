@@ -48,7 +48,10 @@ def of_modules(plan: Plan, memory: Limits | None, recurring: Recurring) -> ExitS
         (weft.scheduler.core.coordination.cycles, "MAX_NAMED", 1000),
         (weft.scheduler.core.memory.full, "SWING_NBYTES", swing),
         (recurring_jobs, "GRACE_S", GRACE_S if recurring.are_some else recurring_jobs.GRACE_S),
-        (stragglers, "LEAST_ENDED", 3),
+        # Most tasks are shorter than a second.
+        (stragglers, "LEAST_ENDED", 1),
+        (stragglers, "LEAST_RUN_S", 0.05),
+        (stragglers, "LOOK_S", 0.05),
         (running_arrays, "WINDOW", arrays.WINDOW),
         (running_arrays, "LEAST_WINDOW", arrays.LEAST_WINDOW),
         # Values are no pickles here.
