@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...protocol.errors import WeftError, WorkerStartTimeout
 
 
@@ -27,20 +25,4 @@ class JobsNotReady(WorkerStartTimeout):
 
     The text says which jobs wait, and why others have ended. Raise `timeout` for those that wait,
     and correct what has ended the others.
-
-    Args:
-        wanted: the number of workers that was waited for.
-        arrived: the number of workers at the end of the time.
-        timeout_s: how long it was waited, in seconds.
-        problems: what is known of the jobs, one line each.
     """
-
-    def __init__(
-        self, wanted: int, arrived: int, timeout_s: float, problems: Sequence[str] = ()
-    ) -> None:
-        super().__init__(wanted, arrived, timeout_s)
-        self.args = (wanted, arrived, timeout_s, tuple(problems))
-        self.problems = tuple(problems)
-
-    def __str__(self) -> str:
-        return "\n  ".join([super().__str__(), *self.problems])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...protocol.errors import WeftError, WorkerStartTimeout
 
 
@@ -32,20 +30,4 @@ class PodsNotReady(WorkerStartTimeout):
 
     Mend what the text names, for instance the image or the requests in the values of the chart, and
     upgrade the release.
-
-    Args:
-        wanted: the number of workers that was waited for.
-        arrived: the number of workers at the end of the time.
-        timeout_s: how long it was waited, in seconds.
-        problems: what Kubernetes reports, one line each.
     """
-
-    def __init__(
-        self, wanted: int, arrived: int, timeout_s: float, problems: Sequence[str] = ()
-    ) -> None:
-        super().__init__(wanted, arrived, timeout_s)
-        self.args = (wanted, arrived, timeout_s, tuple(problems))
-        self.problems = tuple(problems)
-
-    def __str__(self) -> str:
-        return "\n  ".join([super().__str__(), *self.problems])

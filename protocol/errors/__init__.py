@@ -17,7 +17,7 @@ has no result). `InternalError` is a bug of weft.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .actors import *
 from .base import WeftError as WeftError
@@ -343,16 +343,21 @@ class WorkerStartTimeout(WeftError, TimeoutError):
         wanted: the number of workers that was waited for.
         arrived: the number of workers at the end of the time.
         timeout_s: how long it was waited, in seconds.
+        problems: what is known of those that are missing, one line each.
     """
 
-    def __init__(self, wanted: int, arrived: int, timeout_s: float) -> None:
-        super().__init__(wanted, arrived, timeout_s)
+    def __init__(
+        self, wanted: int, arrived: int, timeout_s: float, problems: Sequence[str] = ()
+    ) -> None:
+        super().__init__(wanted, arrived, timeout_s, tuple(problems))
         self.wanted = wanted
         self.arrived = arrived
         self.timeout_s = timeout_s
+        self.problems = tuple(problems)
 
     def __str__(self) -> str:
-        return f"{self.arrived} of {self.wanted} workers arrived in {self.timeout_s:g} s"
+        text = f"{self.arrived} of {self.wanted} workers arrived in {self.timeout_s:g} s"
+        return "\n  ".join([text, *self.problems])
 
 
 # --- Bugs of weft ---------------------------------------------------------------------------------
