@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from ...protocol.wire.address import names_of_process
 from ...protocol.wording import counted
 from .completing import complete_workers
-from .group import Chosen, connection_file_option, scheduler_option, weft
+from .group import Chosen, connection_options, weft
 from .jobs import connected
 from .options import Time
 
@@ -26,14 +24,12 @@ from .options import Time
     help="Until this time has passed; without it, until 'weft unblock'.",
 )
 @click.option("--reason", default="", metavar="TEXT", help="Shown by 'weft info' and 'explain'.")
-@scheduler_option
-@connection_file_option
+@connection_options
 def block(
     workers: tuple[str, ...],
     duration: float | None,
     reason: str,
-    at: str | None,
-    connection_file: Path | None,
+    chosen: Chosen,
 ) -> None:
     """Give workers no tasks from now on; what they run goes on, and their results can be read.
 
@@ -44,7 +40,7 @@ def block(
     Examples:
       weft block node7 --for 10m --reason "its disk is full"
     """
-    with connected(Chosen(connection_file, at), "weft block") as client:
+    with connected(chosen, "weft block") as client:
         n = client.block_workers(list(workers), duration, reason=reason)
         known = client.scheduler_info()["workers"]
     names = {one["name"] for one in known.values()}
@@ -58,14 +54,13 @@ def block(
 
 @weft.command(short_help="Give blocked workers tasks again.")
 @click.argument("workers", nargs=-1, required=True, metavar="WORKER...")
-@scheduler_option
-@connection_file_option
-def unblock(workers: tuple[str, ...], at: str | None, connection_file: Path | None) -> None:
+@connection_options
+def unblock(workers: tuple[str, ...], chosen: Chosen) -> None:
     """Give workers tasks again, named as they were blocked.
 
     \b
     Examples:
       weft unblock node7
     """
-    with connected(Chosen(connection_file, at), "weft unblock") as client:
+    with connected(chosen, "weft unblock") as client:
         client.unblock_workers(list(workers))

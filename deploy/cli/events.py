@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .group import Chosen, connection_file_option, scheduler_option, weft
+from .group import Chosen, connection_options, weft
 from .jobs import connected
-from .options import Count
+from .options import latest_option
 
 if TYPE_CHECKING:
     from ...client.client import Client
@@ -24,14 +23,7 @@ _SUBJECTS: Final = ("key", "client", "worker", "host")
 
 @weft.command(short_help="Show what has happened: workers that came and went, failures.")
 @click.argument("topic", default="scheduler")
-@click.option(
-    "-n",
-    "n",
-    type=Count(0),
-    default=100,
-    show_default=True,
-    help="Number of events, the latest ones.",
-)
+@latest_option("Number of events, the latest ones.")
 @click.option("-f", "--follow", "follows", is_flag=True, help="Go on, until Ctrl-C.")
 @click.option(
     "--event",
@@ -41,16 +33,14 @@ _SUBJECTS: Final = ("key", "client", "worker", "host")
     help="Only those of this kind, such as worker-lost; may be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each event.")
-@scheduler_option
-@connection_file_option
+@connection_options
 def events(
     topic: str,
     n: int,
     follows: bool,
     kinds: tuple[str, ...],
     as_json: bool,
-    at: str | None,
-    connection_file: Path | None,
+    chosen: Chosen,
 ) -> None:
     """Show what has happened on a cluster, one line for each event.
 
@@ -70,7 +60,7 @@ def events(
             click.echo(as_record(when, event) if as_json else show(when, event))
         sys.stdout.flush()
 
-    with connected(Chosen(connection_file, at), "weft events") as client:
+    with connected(chosen, "weft events") as client:
         rows, number, _ = _read(client, topic, kinds, 0)
         print_rows(rows[-n:] if n else [])
         try:

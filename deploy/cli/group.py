@@ -95,6 +95,16 @@ class Chosen(NamedTuple):
         return asking(self.find(), question)
 
 
+def connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --scheduler and --connection-file, as the parameter `chosen`."""
+
+    @functools.wraps(function)
+    def call(at: str | None, connection_file: Path | None, **more: Any) -> Any:
+        return function(chosen=Chosen(connection_file, at), **more)
+
+    return scheduler_option(connection_file_option(call))
+
+
 def scheduler_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ADDRESS, also as --scheduler, and --connection-file, as the parameter `chosen`."""
     argument = click.argument("address", required=False, shell_complete=complete_addresses)

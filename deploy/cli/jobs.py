@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .group import Chosen, connection_file_option, scheduler_option, weft
+from .group import Chosen, connection_options, weft
 from .hints import CommandWithCodes
 from .options import Count, Time
 
@@ -68,8 +67,7 @@ def connected(chosen: Chosen, command: str) -> Client[Any]:
 @click.option("--limit", type=Count(1), default=50, show_default=True, help="At most so many.")
 @click.option("--summary", is_flag=True, help="Count all jobs by name and state instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each job.")
-@scheduler_option
-@connection_file_option
+@connection_options
 def queue(
     state: str | None,
     name: str | None,
@@ -82,8 +80,7 @@ def queue(
     limit: int,
     summary: bool,
     as_json: bool,
-    at: str | None,
-    connection_file: Path | None,
+    chosen: Chosen,
 ) -> None:
     """List the detached jobs that the journal of the scheduler has, the latest first.
 
@@ -115,7 +112,7 @@ def queue(
     if name and match:
         raise click.UsageError("give --name or --match, not both")
     pattern = _pattern(match)
-    with connected(Chosen(connection_file, at), "weft queue") as client:
+    with connected(chosen, "weft queue") as client:
         if summary:
             counts = client.job_counts()
             click.echo(json.dumps(counts) if as_json else counted(counts))
@@ -257,11 +254,8 @@ def _seconds(begin: datetime, end: datetime) -> float:
 @weft.command(cls=CommandWithCodes, short_help="Wait until detached jobs have ended.")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @click.option("--timeout", type=Time(min=0), metavar="TIME", help="Wait no longer than this.")
-@scheduler_option
-@connection_file_option
-def wait(
-    keys: tuple[str, ...], timeout: float | None, at: str | None, connection_file: Path | None
-) -> None:
+@connection_options
+def wait(keys: tuple[str, ...], timeout: float | None, chosen: Chosen) -> None:
     """Wait until detached jobs have ended; name those that have failed.
 
     Ctrl-C ends the wait, and the jobs go on. A recurring job ends when it is cancelled, or has no
@@ -274,7 +268,7 @@ def wait(
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     n_failed = 0
-    with connected(Chosen(connection_file, at), "weft wait") as client:
+    with connected(chosen, "weft wait") as client:
         for n, key in enumerate(keys):
             if len(keys) > 1 and sys.stderr.isatty():
                 click.echo(f"\r{n} of {len(keys)} ended\033[K", err=True, nl=False)
@@ -316,9 +310,8 @@ def _described(error: BaseException) -> str:
 # -- weft output -----------------------------------------------------------------------------------
 @weft.command(cls=CommandWithCodes, short_help="Print what a detached job has printed.")
 @click.argument("key")
-@scheduler_option
-@connection_file_option
-def output(key: str, at: str | None, connection_file: Path | None) -> None:
+@connection_options
+def output(key: str, chosen: Chosen) -> None:
     """Print what the command of a detached job has printed, and end with its exit code.
 
     Of a job that was submitted with output="keep" it is what its function has printed, the last 64
@@ -333,7 +326,7 @@ def output(key: str, at: str | None, connection_file: Path | None) -> None:
     from ...protocol.errors import QuestionFailed
     from ...protocol.errors.commands import CommandFailed, CommandResult
 
-    with connected(Chosen(connection_file, at), "weft output") as client:
+    with connected(chosen, "weft output") as client:
         try:
             job = client.job(key)
         except KeyError as unknown:
@@ -374,11 +367,8 @@ def output(key: str, at: str | None, connection_file: Path | None) -> None:
 @weft.command(short_help="Cancel detached jobs, also those that run.")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @click.option("--reason", default="", metavar="TEXT", help="What those are told who wait for it.")
-@scheduler_option
-@connection_file_option
-def cancel(
-    keys: tuple[str, ...], reason: str, at: str | None, connection_file: Path | None
-) -> None:
+@connection_options
+def cancel(keys: tuple[str, ...], reason: str, chosen: Chosen) -> None:
     """Cancel detached jobs that have not ended, also those that run.
 
     A recurring job ends, and so do its runs that are under way.
@@ -387,7 +377,7 @@ def cancel(
     Examples:
       weft cancel --reason 'wrong input' command-0a1b2c3d-0
     """
-    with connected(Chosen(connection_file, at), "weft cancel") as client:
+    with connected(chosen, "weft cancel") as client:
         for key in keys:
             try:
                 client.cancel_job(key, reason or "by weft cancel")
@@ -399,14 +389,12 @@ def cancel(
 @click.argument("keys", nargs=-1, metavar="[KEY...]")
 @click.option("--failed", is_flag=True, help="All that have failed, instead of KEYs.")
 @click.option("--match", metavar="REGEX", help="With --failed: of these names or keys only.")
-@scheduler_option
-@connection_file_option
+@connection_options
 def retry(
     keys: tuple[str, ...],
     failed: bool,
     match: str | None,
-    at: str | None,
-    connection_file: Path | None,
+    chosen: Chosen,
 ) -> None:
     """Run detached jobs again that have failed, were cancelled, or whose result is lost.
 
@@ -428,7 +416,7 @@ def retry(
     if match and not failed:
         raise click.UsageError("--match goes with --failed")
     pattern = _pattern(match)
-    with connected(Chosen(connection_file, at), "weft retry") as client:
+    with connected(chosen, "weft retry") as client:
         if failed:
             found = client.jobs(state="failed", name=pattern, limit=_ALL)
             keys = tuple(str(job.key) for job in reversed(found))
@@ -448,16 +436,15 @@ def retry(
 
 @weft.command(short_help="Forget detached jobs that have ended, and their results.")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
-@scheduler_option
-@connection_file_option
-def forget(keys: tuple[str, ...], at: str | None, connection_file: Path | None) -> None:
+@connection_options
+def forget(keys: tuple[str, ...], chosen: Chosen) -> None:
     """Forget detached jobs that have ended: their records, and their results.
 
     \b
     Examples:
       weft forget command-0a1b2c3d-0 command-0a1b2c3d-1
     """
-    with connected(Chosen(connection_file, at), "weft forget") as client:
+    with connected(chosen, "weft forget") as client:
         for key in keys:
             try:
                 client.job(key)

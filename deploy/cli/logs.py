@@ -9,7 +9,7 @@ import click
 
 from .completing import complete_workers
 from .group import Chosen, scheduler_options, weft
-from .options import Count
+from .options import latest_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     shell_complete=complete_workers,
     help="Only of this worker, named by name, address or host; may be repeated.",
 )
-@click.option(
-    "-n",
-    "n",
-    type=Count(0),
-    default=100,
-    show_default=True,
-    help="Number of lines, of all processes together.",
-)
+@latest_option("Number of lines, of all processes together.")
 @click.option("-f", "--follow", "follows", is_flag=True, help="Go on with new lines, until Ctrl-C.")
 @click.option(
     "--level",

@@ -171,3 +171,8 @@ def time_option(name: str, default: str, text: str, least_s: float = 0) -> Calla
 def file_option(name: str, text: str, **rules: bool) -> Callable[[F], F]:
     """Add an option for the path of a file; see `click.Path` for the rules."""
     return click.option(name, type=FilePath(path_type=Path, dir_okay=False, **rules), help=text)
+
+
+def latest_option(text: str) -> Callable[[F], F]:
+    """Add -n, the number of the latest records that are shown."""
+    return click.option("-n", "n", type=Count(0), default=100, show_default=True, help=text)

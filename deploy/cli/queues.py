@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from .group import Chosen, connection_file_option, scheduler_option, weft
+from .group import Chosen, connection_options, weft
 from .jobs import connected
 
 
 @weft.command(short_help="Hold back the jobs of a queue; those that run go on.")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@scheduler_option
-@connection_file_option
-def pause(queues: tuple[str, ...], at: str | None, connection_file: Path | None) -> None:
+@connection_options
+def pause(queues: tuple[str, ...], chosen: Chosen) -> None:
     """Hold back the jobs of these queues, of all clients; those that run go on.
 
     The queue of a job is the name that it was given: by 'weft submit --queue', or queue= in Python.
@@ -24,22 +21,21 @@ def pause(queues: tuple[str, ...], at: str | None, connection_file: Path | None)
     Examples:
       weft pause nightly
     """
-    with connected(Chosen(connection_file, at), "weft pause") as client:
+    with connected(chosen, "weft pause") as client:
         for name in queues:
             client.pause_queue(name)
 
 
 @weft.command(short_help="Let the jobs of a paused queue begin again.")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@scheduler_option
-@connection_file_option
-def resume(queues: tuple[str, ...], at: str | None, connection_file: Path | None) -> None:
+@connection_options
+def resume(queues: tuple[str, ...], chosen: Chosen) -> None:
     """Let the jobs of these queues begin again.
 
     \b
     Examples:
       weft resume nightly
     """
-    with connected(Chosen(connection_file, at), "weft resume") as client:
+    with connected(chosen, "weft resume") as client:
         for name in queues:
             client.resume_queue(name)

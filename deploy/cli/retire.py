@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..overview.wording import describe_end
 from .completing import complete_workers
-from .group import Chosen, connection_file_option, fail, scheduler_option, weft
+from .group import Chosen, connection_options, fail, weft
 from .hints import CommandWithCodes
 from .options import Count, time_option
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 @click.option("--keep", type=Count(0), metavar="N", help="How many workers stay, instead of -n.")
 @click.option("--drop", is_flag=True, help="Lose results that no other worker has room for.")
 @time_option("--timeout", "1h", "Time to wait for their tasks. They leave all the same, later.")
-@scheduler_option
-@connection_file_option
+@connection_options
 @click.option("--json", "as_json", is_flag=True, help="Print the ends as JSON, for programs.")
 def retire(
     workers: tuple[str, ...],
@@ -33,8 +31,7 @@ def retire(
     keep: int | None,
     drop: bool,
     timeout: float,
-    at: str | None,
-    connection_file: Path | None,
+    chosen: Chosen,
     as_json: bool,
 ) -> None:
     """Let workers finish what they run, and leave; return when they are gone.
@@ -59,7 +56,6 @@ def retire(
     if n is not None and keep is not None:
         raise click.UsageError("-n is how many leave, --keep how many stay; give one of them")
 
-    chosen = Chosen(connection_file, at)
     ends, _ = chosen.ask(lambda viewer: ask_to_retire(viewer, workers, n, keep, timeout, drop=drop))
     if ends is None:
         fail(

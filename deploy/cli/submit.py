@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from ...protocol.settings.kinds import Resources, Size
 from ...protocol.wire.options import MISSED, OVERLAPS
-from .group import Chosen, connection_file_option, scheduler_option, weft
+from .group import Chosen, connection_options, weft
 from .hints import CommandWithCodes
 from .options import Count, Time
 
@@ -114,8 +113,7 @@ _DRAW_S = 0.2
 )
 @click.option("--fail-fast", is_flag=True, help="Cancel what is left when one has failed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each run.")
-@scheduler_option
-@connection_file_option
+@connection_options
 def submit(
     command: tuple[str, ...],
     array: str | None,
@@ -150,8 +148,7 @@ def submit(
     missed: str | None,
     fail_fast: bool,
     as_json: bool,
-    at: str | None,
-    connection_file: Path | None,
+    chosen: Chosen,
 ) -> None:
     """Run a program on the workers of a cluster, print what it prints, and wait for its end.
 
@@ -227,9 +224,9 @@ def submit(
         options.update(recurrence)
     if local and detach:
         raise click.UsageError("--detach needs a scheduler that goes on: leave --local out")
-    if local and (at or connection_file or options["resources"]):
+    if local and (any(chosen) or options["resources"]):
         raise click.UsageError("--local starts workers here; leave scheduler and resources out")
-    with _client(local, Chosen(connection_file, at)) as client:
+    with _client(local, chosen) as client:
         if after:
             options["after"] = conditions_in(client, after)
         if detach:
