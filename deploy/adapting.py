@@ -69,7 +69,11 @@ class Adaptation:
             except (FutureCancelled, TimeoutError):
                 pass
             except Exception:  # the cluster is to close all the same
-                _log.exception("the adaptation of %s had failed", self._cluster.name)
+                _log.exception(
+                    "the adaptation of %s had failed",
+                    self._cluster.name,
+                    extra={"code": "scaling-failed"},
+                )
             client.close()
 
     async def stop_async(self) -> None:
@@ -97,16 +101,30 @@ class Adaptation:
                 await self._step(client, sizing, loop.time())
                 warned = ""
             except (ClientClosed, CommClosed, NotPermitted) as error:
-                _log.warning("%s does not adapt any more: %s", self._cluster.name, error)
+                _log.warning(
+                    "%s does not adapt any more: %s",
+                    self._cluster.name,
+                    error,
+                    extra={"code": "scaling-ended"},
+                )
                 return
             except WeftError as error:
                 if str(error) != warned:
                     warned = str(error)
-                    _log.warning("%s cannot be scaled now: %s", self._cluster.name, error)
+                    _log.warning(
+                        "%s cannot be scaled now: %s",
+                        self._cluster.name,
+                        error,
+                        extra={"code": "scaling-failed"},
+                    )
             except Exception as error:  # of a cluster of the user's own, or of the machine
                 if repr(error) != warned:
                     warned = repr(error)
-                    _log.exception("%s could not be scaled", self._cluster.name)
+                    _log.exception(
+                        "%s could not be scaled",
+                        self._cluster.name,
+                        extra={"code": "scaling-failed"},
+                    )
             await asyncio.sleep(self.config.interval_s)
 
     async def _step(self, client: Client, sizing: Sizing, now: float) -> None:

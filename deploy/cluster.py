@@ -261,7 +261,9 @@ class Cluster(OfMode[Mode], Openable):
         if kept:
             text = "%s keeps %s more than wanted: %s"
             why = "; ".join(dict.fromkeys(kept))
-            _log.warning(text, self.name, counted(len(kept), "worker"), why)
+            _log.warning(
+                text, self.name, counted(len(kept), "worker"), why, extra={"code": "workers-kept"}
+            )
 
     def adapt(
         self,

@@ -80,7 +80,12 @@ def wait_for_scheduler(
                 deadline = min(deadline, time.monotonic() + _LISTENS_FIRST_S)
             else:
                 what = problem or missing.what
-                _log.warning("%s; waiting for a scheduler for %g s", what, timeout_s)
+                _log.warning(
+                    "%s; waiting for a scheduler for %g s",
+                    what,
+                    timeout_s,
+                    extra={"code": "scheduler-away"},
+                )
         if time.monotonic() >= deadline:
             if where and not why_nobody_answers(where):
                 raise ConfigError(str(missing))

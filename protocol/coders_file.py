@@ -61,6 +61,7 @@ def renew() -> ModuleType:
             FILE,
             error,
             __name__,
+            extra={"code": "coders-not-written"},
         )
     module = ModuleType(_NAME)
     module.__package__, _, name = _NAME.rpartition(".")

@@ -213,7 +213,7 @@ class SchedulerServer:
     def _end_for(self, error: WeftError) -> None:
         if self._given_way is None:
             self._given_way = error
-            _log.error("the scheduler ends: %s", error)
+            _log.error("the scheduler ends: %s", error, extra={"code": "scheduler-superseded"})
         self._give_way()
 
     async def _close_journal(self) -> None:
@@ -360,7 +360,13 @@ class SchedulerServer:
             "the scheduler ends: a bug of weft has left its state half changed, during %s. Peers "
             "come back when it is started again; please report this with the whole text%s"
         )
-        _log.critical(text, during, "".join(f"\n  {line}" for line in story), exc_info=bug)
+        _log.critical(
+            text,
+            during,
+            "".join(f"\n  {line}" for line in story),
+            exc_info=bug,
+            extra={"code": "internal-error"},
+        )
         self._turns = Turns()
         self._paused.clear()
         self._clear_alarm()
@@ -452,7 +458,12 @@ class SchedulerServer:
                     send_or_fail(connection, messages)
                 except LocalProtocolError as error:
                     # The other peers must get theirs. This one gets the state when it is back.
-                    _log.error("closing %s: %s", connection.peer_address, error)
+                    _log.error(
+                        "closing %s: %s",
+                        connection.peer_address,
+                        error,
+                        extra={"code": "message-unsendable"},
+                    )
                     connection.abort()
         if state.after:
             after, state.after = state.after, []
@@ -463,7 +474,9 @@ class SchedulerServer:
 
     def _act(self, action: Action) -> None:
         if type(action) is LogLine:
-            _log.log(_LEVELS[action.level], "%s", one_line(action.text))
+            _log.log(
+                _LEVELS[action.level], "%s", one_line(action.text), extra={"code": action.code}
+            )
         elif type(action) is CloseConnection:
             self._turns.drop(action.peer)
             self._paused.pop(action.peer, None)
@@ -472,7 +485,8 @@ class SchedulerServer:
                 level = logging.WARNING if action.is_error else logging.INFO
                 if action.reason:
                     reason = one_line(action.reason)
-                    _log.log(level, "closing %s: %s", connection.peer_address, reason)
+                    extra = {"code": "protocol-error"} if action.is_error else None
+                    _log.log(level, "closing %s: %s", connection.peer_address, reason, extra=extra)
                 connection.close()
         elif type(action) is CutOff:
             connection = self._connections.get(action.peer)

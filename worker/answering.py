@@ -140,7 +140,11 @@ class Answering:
         except ValueError as error:
             message = _failed(question, BAD_ARGUMENT, str(error))
         except Exception as error:
-            logger.exception("the question %r could not be answered", question.name)
+            logger.exception(
+                "the question %r could not be answered",
+                question.name,
+                extra={"code": "question-failed"},
+            )
             message = _failed(question, NO_ANSWER, f"{type(error).__name__}: {error}")
         else:
             message = Answer(request=question.request, info=info, next_page=next_page, blobs=blobs)

@@ -377,9 +377,8 @@ class WorkerServer(SessionOwner):
     def on_welcome(self, connection: Connection, welcome: Welcome, outage: Outage) -> None:
         """See `SessionOwner`."""
         is_back = outage.error is not None
-        level = logging.DEBUG if is_back and self.config.supervisor_id else logging.INFO
-        text = "worker %s at %s registered at %s"
-        logger.log(level, text, self.name, self.address, connection.address)
+        log = logger.debug if is_back and self.config.supervisor_id else logger.info
+        log("worker %s at %s registered at %s", self.name, self.address, connection.address)
         executor = self.executor
         assert executor.context.host is not None
         executor.context.host.task_pass = welcome.task_pass
@@ -464,7 +463,8 @@ class WorkerServer(SessionOwner):
         """See `SessionOwner`."""
         self._end_session()
         if isinstance(reason, ProtocolError):
-            logger.warning("the scheduler sent an invalid message: %s", reason)
+            text = "the scheduler sent an invalid message: %s"
+            logger.warning(text, reason, extra={"code": "protocol-error"})
         elif not self.config.reconnect:
             logger.info("the scheduler is gone: %s", reason)
         else:
@@ -479,20 +479,17 @@ class WorkerServer(SessionOwner):
 
     def _log_outage(self, text: str, error: WeftError | None) -> None:
         # The supervisor logs it for all its workers.
-        logger.log(logging.DEBUG if self.config.supervisor_id else logging.WARNING, text, error)
+        level = logging.DEBUG if self.config.supervisor_id else logging.WARNING
+        logger.log(level, text, error, extra={"code": "scheduler-away"})
 
     def on_over(self, end: GiveUp) -> None:
         """See `SessionOwner`."""
         if isinstance(end.error, InternalError):
             self._fail(end.error.__cause__ or end.error)
         elif self.config.reconnect and not end.is_final:
-            logger.warning(
-                "worker %s ends, and its results with it: no scheduler has come back within %g s "
-                "(%s)",
-                self.name,
-                self.config.orphan_lease_s,
-                end.error,
-            )
+            text = "worker %s ends, with its results: no scheduler has come back within %g s (%s)"
+            facts = self.name, self.config.orphan_lease_s, end.error
+            logger.warning(text, *facts, extra={"code": "workers-orphaned"})
 
     def _end_session(self) -> None:
         """Let go of the connection of the session, if there is one."""
@@ -532,7 +529,8 @@ class WorkerServer(SessionOwner):
         try:
             self._drain()
         except Exception as bug:
-            logger.exception("a bug of weft ends the worker: its messages cannot be sent")
+            text = "a bug of weft ends the worker: its messages cannot be sent"
+            logger.exception(text, extra={"code": "internal-error"})
             self._fail(bug)
 
     def _drain(self) -> None:
@@ -581,7 +579,8 @@ class WorkerServer(SessionOwner):
                 except LocalProtocolError as error:
                     if not isinstance(row, (AttemptsFinished, AttemptsErred)):
                         # Its report is lost; in this session the scheduler would wait for it.
-                        logger.error("cannot send reports to the scheduler: %s", error)  # noqa: TRY400
+                        text = "cannot send reports to the scheduler: %s"
+                        logger.error(text, error, extra={"code": "message-unsendable"})  # noqa: TRY400
                         self._runner.fail(CommClosed(f"reports could not be sent: {error}"))
                         return
                     connection.send([self.executor.fail_unsendable(row, error)])
@@ -589,7 +588,8 @@ class WorkerServer(SessionOwner):
     def _crashed(self, error: BaseException) -> None:
         """End the worker: a bug ended a slot's thread, whose tasks would hang. On any thread."""
         self._fail(error)  # first: after some bugs the logger fails as well
-        logger.error("a thread of the worker ended", exc_info=error)
+        text = "a thread of this worker ended"
+        logger.error(text, exc_info=error, extra={"code": "internal-error"})
 
     def _fail(self, error: BaseException) -> None:
         """End because of a bug: the process at once, or in order a worker that shares it."""

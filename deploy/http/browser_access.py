@@ -100,6 +100,7 @@ class FailedAttempts:
             "after a minute at the earliest",
             counted(n, "attempt"),
             self._last,
+            extra={"code": "sign-in-failed"},
         )
         self._next_line = asyncio.get_running_loop().call_later(LOG_INTERVAL_S, self._log)
 

@@ -571,7 +571,8 @@ class JobCluster(Cluster[Mode]):
         try:
             self._jobs.cancel(jobs)
         except WeftError as error:
-            _log.warning("%s could not cancel its jobs: %s", self.name, error)
+            text = "%s could not cancel its jobs: %s"
+            _log.warning(text, self.name, error, extra={"code": "jobs-not-cancelled"})
 
     def _remove_files(self) -> None:
         self.connection_file.unlink(missing_ok=True)
@@ -580,7 +581,8 @@ class JobCluster(Cluster[Mode]):
         if not has_failed:
             shutil.rmtree(self._folder, ignore_errors=True)
         elif self.logs_folder == self._folder:
-            _log.warning("%s: jobs have failed; their logs stay in %s", self.name, self._folder)
+            text = "%s: jobs have failed; their logs stay in %s"
+            _log.warning(text, self.name, self._folder, extra={"code": "job-failed"})
 
 
 def _progress(n_there: int, n: int, note: str) -> dict[str, Any]:

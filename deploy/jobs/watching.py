@@ -126,7 +126,12 @@ class JobWatch:
             except Exception as error:
                 if str(error) != complaint:  # it is the same at each look
                     complaint = str(error)
-                    _log.warning("%s cannot look at its jobs: %s", self._name, complaint)
+                    _log.warning(
+                        "%s cannot look at its jobs: %s",
+                        self._name,
+                        complaint,
+                        extra={"code": "jobs-unknown"},
+                    )
 
     def _look(self) -> None:
         """Look at the jobs once; log those that have ended, and those that will not start."""
@@ -146,10 +151,16 @@ class JobWatch:
             if job.is_ending or not job.state.failed:
                 _log.info("%s: %s", self._name, job.describe())
             else:
-                _log.warning("%s: %s; %s", self._name, job.describe(), self._where(job))
+                _log.warning(
+                    "%s: %s; %s",
+                    self._name,
+                    job.describe(),
+                    self._where(job),
+                    extra={"code": "job-failed"},
+                )
         for hint, job in stuck.items():
             if hint not in hinted:
-                _log.warning("%s: %s", self._name, job.describe())
+                _log.warning("%s: %s", self._name, job.describe(), extra={"code": "job-stuck"})
 
     def _on_scheduler_ended(self, code: int) -> None:
         if code:
@@ -158,6 +169,7 @@ class JobWatch:
                 "all results that it had",
                 self._name,
                 describe_exit(code),
+                extra={"code": "scheduler-lost"},
             )
         with contextlib.suppress(WeftError):
             self.cancel(self.left())

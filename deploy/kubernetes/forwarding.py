@@ -110,7 +110,13 @@ class Forward:
         with self._lock:
             level = logging.DEBUG if self._is_out or self._closed.is_set() else logging.WARNING
             self._is_out = True
-        _log.log(level, "no connection to %s, it is tried again: %s", self._what, reason)
+        _log.log(
+            level,
+            "no connection to %s, it is tried again: %s",
+            self._what,
+            reason,
+            extra={"code": "forwarding-interrupted"},
+        )
 
     def _succeeded(self) -> None:
         with self._lock:

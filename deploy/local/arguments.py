@@ -108,7 +108,12 @@ def parse_dashboard_address(address: object, processes: bool) -> tuple[str, int]
         text = "it needs processes=True: the pages are served by a process beside the scheduler's"
         if parsed[1]:
             raise ConfigError(text, "dashboard_address")
-        _log.warning("no status page is served at dashboard_address=%r: %s", address, text)
+        _log.warning(
+            "no status page is served at dashboard_address=%r: %s",
+            address,
+            text,
+            extra={"code": "status-page-missing"},
+        )
         return "", 0
     return parsed
 

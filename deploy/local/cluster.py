@@ -261,6 +261,7 @@ class LocalCluster(Cluster[Mode]):
                 "close() of it, or of the client that started it, ends it",
                 self.name,
                 others[0],
+                extra={"code": "second-cluster"},
             )
 
     def _make_files(self) -> None:

@@ -121,7 +121,12 @@ class EmbeddedCluster:
             worker.stop("the cluster was closed")
         for ended in await asyncio.gather(*self._runs, return_exceptions=True):
             if isinstance(ended, Exception):
-                _log.error("a worker ended with an error: %s", ended, exc_info=ended)
+                _log.error(
+                    "a worker ended with an error: %s",
+                    ended,
+                    exc_info=ended,
+                    extra={"code": "worker-failed"},
+                )
         if self._scheduler is not None:
             await self._scheduler.stop("the cluster was closed")
 
@@ -129,5 +134,10 @@ class EmbeddedCluster:
 def _lives(worker: WorkerServer, run: asyncio.Task[None]) -> bool:
     """Return whether a worker has not ended; the error of one that has is logged."""
     if run.done() and not run.cancelled() and run.exception() is not None:
-        _log.error("worker %s ended with an error: %s", worker.name, run.exception())
+        _log.error(
+            "worker %s ended with an error: %s",
+            worker.name,
+            run.exception(),
+            extra={"code": "worker-failed"},
+        )
     return not run.done()

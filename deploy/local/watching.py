@@ -110,6 +110,7 @@ class ProcessWatch:
             "results that it had",
             self._name,
             describe_exit(code),
+            extra={"code": "scheduler-lost"},
         )
 
     def _on_workers_ended(self, workers: Child) -> None:
@@ -125,7 +126,11 @@ class ProcessWatch:
             if self._wait_end(max(pause_s, _SCHEDULER_LATER_S)) is not None or self.stopping:
                 return  # the scheduler ended, which the next look sees as well
             if is_told:
-                _log.warning("the workers of %s have ended on request; it has none", self._name)
+                _log.warning(
+                    "the workers of %s have ended on request; it has none",
+                    self._name,
+                    extra={"code": "workers-ended"},
+                )
                 return
             n = self._restarting.n_deaths
             if n > _MAX_DEATHS:
@@ -135,6 +140,7 @@ class ProcessWatch:
                 "the worker processes of %s ended unexpectedly (%s); they are started again",
                 self._name,
                 how,
+                extra={"code": "workers-restarted"},
             )
             self._started = time.monotonic()
             try:
@@ -144,7 +150,9 @@ class ProcessWatch:
                 how = str(error)
 
     def _give_up(self, text: str) -> None:
-        _log.error("the cluster %s is given up: %s", self._name, text)
+        _log.error(
+            "the cluster %s is given up: %s", self._name, text, extra={"code": "cluster-given-up"}
+        )
         # The reason is set before the end, after which the clients ask for it.
         self._on_failed(text)
         self._scheduler.finish(_FINISH_S)

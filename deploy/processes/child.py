@@ -325,7 +325,7 @@ class KeptServer:
             self.close()
             if is_over is not None and await is_over():
                 return
-            self._log.error("the %s %s", self._name, how)
+            self._log.error("the %s %s", self._name, how, extra={"code": "process-restarted"})
             await asyncio.sleep(RESTART_S)
 
     def close(self) -> None:

@@ -180,15 +180,28 @@ class _Parent:
         if code in _FINAL or self._report is None:
             why = _FINAL.get(code, "")
             if why and self._report is not None:
-                _log.error("the scheduler is not started again: %s (exit code %d)", why, code)
+                _log.error(
+                    "the scheduler is not started again: %s (exit code %d)",
+                    why,
+                    code,
+                    extra={"code": "scheduler-not-restarted"},
+                )
             elif code < 0:
-                _log.error("the scheduler ended at its start: %s", describe_exit(code))
+                _log.error(
+                    "the scheduler ended at its start: %s",
+                    describe_exit(code),
+                    extra={"code": "scheduler-not-restarted"},
+                )
             self._end(code)
         pause_s = self._restarting.died(lived_s)
         when = f"in {pause_s:g} s" if pause_s else "at once"
         how = describe_exit(code)
         _log.warning(
-            "the scheduler, process %d, ended: %s; it is started again %s", self._pid, how, when
+            "the scheduler, process %d, ended: %s; it is started again %s",
+            self._pid,
+            how,
+            when,
+            extra={"code": "scheduler-restarted"},
         )
         deadline = time.monotonic() + pause_s
         while (left := deadline - time.monotonic()) > 0 and not self._is_stopping:

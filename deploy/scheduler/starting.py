@@ -246,6 +246,7 @@ class SchedulerStart:
                 "%s: workers and clients cannot come back to a scheduler that is started again by "
                 "hand; give a directory of yours with --state-dir",
                 error,
+                extra={"code": "state-not-kept"},
             )
             self._use_temporary()
 
@@ -372,6 +373,7 @@ class SchedulerStart:
                 self._path,
                 identity.port,
                 port,
+                extra={"code": "port-changed"},
             )
 
     def _run_at(self, port: int) -> None:

@@ -278,7 +278,9 @@ class StateDirectory:
         self._writing = None
         error = None if writing.cancelled() else writing.exception()
         if isinstance(error, ConfigError):
-            _log.warning("%s", error)  # a full disk, for instance; the next change tries again
+            _log.warning(
+                "%s", error, extra={"code": "state-not-written"}
+            )  # a full disk, for instance; the next change tries again
         elif error is not None:
             raise error
         members, self._next = self._next, None
@@ -307,7 +309,7 @@ class StateDirectory:
                 try:
                     self._write_members(members)
                 except ConfigError as error:
-                    _log.warning("%s", error)
+                    _log.warning("%s", error, extra={"code": "state-not-written"})
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

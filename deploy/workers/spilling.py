@@ -76,7 +76,11 @@ def _place(directory: str, *, is_named: bool) -> str:
     if not is_in_memory(directory):
         return directory
     if is_named:
-        _log.warning("%s is in memory: results that are written there make no room", directory)
+        _log.warning(
+            "%s is in memory: results that are written there make no room",
+            directory,
+            extra={"code": "spill-in-memory"},
+        )
         return directory
     if os.access(_ON_DISK, os.W_OK) and not is_in_memory(_ON_DISK):
         return _ON_DISK

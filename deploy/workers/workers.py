@@ -191,7 +191,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         if isinstance(error, ConfigError) and find is None:
             note(config.started_path, REFUSED, str(error))  # which the program's cluster raises
             return EXIT_REFUSED
-        _log.error("worker %s: %s", config.name, error)
+        _log.error("worker %s: %s", config.name, error, extra={"code": "worker-not-joined"})
         # All others are about the network, or the process at the scheduler's address.
         return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_NO_SCHEDULER
     return 0

@@ -14,7 +14,8 @@ class JsonLines(logging.Formatter):
     """Writes each record as one JSON object in one line.
 
     Its fields are `time` (RFC 3339, UTC, milliseconds), `level` (lower case), `logger`, `process`
-    (its id), `thread` (its name), `message`, and `exception` with the traceback, if there is one.
+    (its id), `thread` (its name), `message`, and if there is one, `code`
+    (docs/reference/log_codes.md), and `exception` with the traceback.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -28,6 +29,8 @@ class JsonLines(logging.Formatter):
             "thread": record.threadName or "",
             "message": record.getMessage(),
         }
+        if code := getattr(record, "code", ""):
+            line["code"] = str(code)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         elif record.exc_text:

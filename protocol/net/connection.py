@@ -219,4 +219,5 @@ def _log_unsupported(connection: Connection, code: int) -> None:
             "version of weft; install the same version on both machines",
             connection.peer_address,
             code,
+            extra={"code": "version-mismatch"},
         )

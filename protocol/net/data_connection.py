@@ -174,7 +174,11 @@ class _DataConnection:
                 not isinstance(message, (KeysData, PutDone, Unsupported))
                 or message.request not in self.asked
             ):
-                _log.warning("%s sent data that was not requested", self.address)
+                _log.warning(
+                    "%s sent data that was not requested",
+                    self.address,
+                    extra={"code": "protocol-error"},
+                )
                 self.close("it sent data that was not requested")
                 return
             if not self._is_whole(connection, message):

@@ -91,7 +91,11 @@ class RefusalLog:
         elif self._left:
             self._left -= 1
             logger.warning(
-                "%s: connection from %s refused: %s", self._address, one_line(peer), one_line(error)
+                "%s: connection from %s refused: %s",
+                self._address,
+                one_line(peer),
+                one_line(error),
+                extra={"code": "connection-refused"},
             )
         else:
             self._suppressed += 1
@@ -102,7 +106,12 @@ class RefusalLog:
             self._window.cancel()
             self._window = None
         if self._suppressed:
-            logger.warning("%s: %d more connections refused", self._address, self._suppressed)
+            logger.warning(
+                "%s: %d more connections refused",
+                self._address,
+                self._suppressed,
+                extra={"code": "connection-refused"},
+            )
         self._left, self._suppressed = _LOGGED_PER_WINDOW, 0
         self._strayed.clear()
 
@@ -405,6 +414,7 @@ class Listener:
                 connection.peer_role.name.lower(),
                 one_line(connection.peer_address),
                 one_line(error),
+                extra={"code": "connection-failed"},
             )
 
     def on_gone(self, connection: StreamConnection) -> None:

@@ -400,7 +400,11 @@ class SessionRunner:
             self._on_bug(bug)
 
     def _on_bug(self, bug: Exception) -> None:
-        _log.error("a bug of weft ends the session with the scheduler", exc_info=bug)
+        _log.error(
+            "a bug of weft ends the session with the scheduler",
+            exc_info=bug,
+            extra={"code": "internal-error"},
+        )
         self._attempt = None
         self._abandon()
         error = InternalError(f"a bug of weft: {bug!r}")

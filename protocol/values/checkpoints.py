@@ -75,7 +75,12 @@ class Checkpointed(Generic[T]):
                     return found
             except Exception as error:  # a class that has moved, or a file that is damaged
                 reason = f"{type(error).__name__}: {error}"
-                _log.warning("%s cannot be read, and is made again (%s)", path, reason)
+                _log.warning(
+                    "%s cannot be read, and is made again (%s)",
+                    path,
+                    reason,
+                    extra={"code": "checkpoint-unreadable"},
+                )
         value = self.__wrapped__(*args, **kwargs)
         data = cloudpickle_dumps(value)
         # One of its own: a transaction is that of all who use the object.

@@ -40,7 +40,8 @@ class StopServer(Action):
 
 @dataclass(slots=True)
 class LogLine(Action):
-    """A cluster change for the log; `level` is a logging level name."""
+    """A cluster change for the log: the name of a logging level, and the code of a warning."""
 
     level: str
     text: str
+    code: str = ""

@@ -225,9 +225,9 @@ class SchedulerState(StateTables):
         self.after.append(CloseConnection(peer, "its peer has connected anew", is_error=False))
         membership.on_closed(self, peer)
 
-    def log(self, level: str, text: str) -> None:
+    def log(self, level: str, text: str, code: str = "") -> None:
         """Add a line for the log; cluster changes only, never tasks."""
-        self.after.append(LogLine(level, text))
+        self.after.append(LogLine(level, text, code))
 
     def report(self, event: str, **facts: Any) -> None:
         """Say what has happened, for users that follow it."""

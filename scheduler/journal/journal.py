@@ -236,7 +236,7 @@ class Journal:
             error = self._record([end])
             if isinstance(error, RowError):
                 text = "the journal does not take the end of job %r, which is not recorded: %s"
-                _log.error(text, end.key, error)
+                _log.error(text, end.key, error, extra={"code": "journal-failed"})
                 refused.append(end.key)
             elif error is not None:
                 return error

@@ -298,7 +298,13 @@ class ActorThread:
         if self.end_text is _RELEASED:
             what = "".join(traceback.format_exception_only(type(error), error)).strip()
             self.end_text = f"has ended: its thread was ended by {what}; make a new one"
-            logger.warning("the actor %s %s", self.key, self.end_text, exc_info=error)
+            logger.warning(
+                "the actor %s %s",
+                self.key,
+                self.end_text,
+                exc_info=error,
+                extra={"code": "actor-ended"},
+            )
         self.is_over = True
 
     def _fail_begun(self) -> None:
@@ -453,7 +459,12 @@ class ActorThread:
                 n_left = finish_loop(loop, _LEFT_S)
                 if n_left:
                     what = counted(n_left, "coroutine")
-                    logger.warning("%s of the actor %s did not end with it", what, self.key)
+                    logger.warning(
+                        "%s of the actor %s did not end with it",
+                        what,
+                        self.key,
+                        extra={"code": "coroutines-left"},
+                    )
             finally:
                 asyncio.set_event_loop(None)
                 loop.close()

@@ -228,4 +228,4 @@ class Peers:
     @staticmethod
     def _note(level: str, text: str) -> None:
         if text:
-            _log.log(_LEVELS[level], "%s", text)
+            _log.log(_LEVELS[level], "%s", text, extra={"code": "fetch-failed"})

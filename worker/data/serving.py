@@ -171,6 +171,7 @@ class DataServer:
                     "GetPromised, DataTaken, Put, PutFiles, ActorCalls and ActorResultsTaken",
                     connection.peer_address,
                     type(message).__name__,
+                    extra={"code": "protocol-error"},
                 )
                 connection.abort()
                 return
@@ -349,7 +350,12 @@ class DataServer:
             except RuntimeError as error:  # the system starts no thread: too many, or no memory
                 packing.is_given_up = True  # a thread that is free later may still find it
                 self._places.append(place)
-                logger.warning("cannot send %d keys: %s", len(asked.keys), error)
+                logger.warning(
+                    "cannot send %d keys: %s",
+                    len(asked.keys),
+                    error,
+                    extra={"code": "thread-missing"},
+                )
                 connection.fail(CommClosed(f"the worker cannot start a thread: {error}"))
                 return
             packed = await asyncio.wrap_future(future)
@@ -414,7 +420,9 @@ class DataServer:
             self._send(asked, packed, missing)
         except LocalProtocolError as error:
             # More than a frame can hold. Not "missing": the next attempt would end the same way.
-            logger.warning("cannot send %d keys: %s", len(packed), error)
+            logger.warning(
+                "cannot send %d keys: %s", len(packed), error, extra={"code": "message-unsendable"}
+            )
             errors = {key: UnpicklableResult(key, "value", str(error)) for key in packed}
             self._send(asked, {key: error_blob(error) for key, error in errors.items()}, missing)
 

@@ -189,7 +189,10 @@ class Spiller:
                 self._look()
                 self._wait()
         except Exception:
-            logger.exception("a bug of weft: no result leaves the memory of this worker any more")
+            logger.exception(
+                "a bug of weft: no result leaves the memory of this worker any more",
+                extra={"code": "internal-error"},
+            )
         finally:
             self._press(is_pressed=False)
             self._let_go()
@@ -285,7 +288,11 @@ class Spiller:
         try:
             outcome = self._try_to_write(folder, attempt)
         except Exception:
-            logger.exception("a bug of weft: a result cannot be written to %s", folder.path)
+            logger.exception(
+                "a bug of weft: a result cannot be written to %s",
+                folder.path,
+                extra={"code": "internal-error"},
+            )
             outcome = partial(self.plan.stays, attempt)
         self._events.put(outcome)
 
@@ -346,6 +353,7 @@ class Spiller:
                 "name another folder with --local-directory",
                 folder.path.parent,
                 text,
+                extra={"code": "spill-failed"},
             )
 
     def _remove_later(self, file: tuple[Path, int]) -> None:

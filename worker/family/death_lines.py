@@ -29,7 +29,7 @@ class DeathLines:
             place.spec.name,
             lived_s,
             with_advice(reason + again, reason) if is_first else reason + again,
-            extra={"event": "worker-exited", "worker": place.worker_id},
+            extra={"code": "worker-lost", "worker": place.worker_id},
         )
 
     def note_failed_start(self, place: Place, why: str, delay_s: float, now: float) -> None:
@@ -43,15 +43,19 @@ class DeathLines:
             place.spec.name,
             why,
             f"in {delay_s:g} s" if delay_s else "at once",
-            extra={"event": "worker-not-started", "worker": place.worker_id},
+            extra={"code": "worker-not-started", "worker": place.worker_id},
         )
 
     def log_due(self, now: float) -> None:
         """Log the counts whose time has come."""
-        for line in (*self._deaths.due(now), *self._failed_starts.due(now)):
-            _log.warning("%s", line)
+        self._log(self._deaths.due(now), self._failed_starts.due(now))
 
     def finish(self, now: float) -> None:
         """Log the counts that are left."""
-        for line in (*self._deaths.finish(now), *self._failed_starts.finish(now)):
-            _log.warning("%s", line)
+        self._log(self._deaths.finish(now), self._failed_starts.finish(now))
+
+    def _log(self, deaths: list[str], failed_starts: list[str]) -> None:
+        for line in deaths:
+            _log.warning("%s", line, extra={"code": "worker-lost"})
+        for line in failed_starts:
+            _log.warning("%s", line, extra={"code": "worker-not-started"})

@@ -120,6 +120,7 @@ class SupervisorPlugins:
             _log.warning(
                 "plugins of the supervisor were not torn down within %g s: their process is killed",
                 patience_s,
+                extra={"code": "plugin-failed"},
             )
             self._kill()
             if not self._pid:  # it was never forked
@@ -190,7 +191,9 @@ class SupervisorPlugins:
                 elif isinstance(action, ReplaceWorkers):
                     self._family.end_workers(RENEWED)
                 elif isinstance(action, EndFamily):
-                    _log.error("the workers end: %s", action.reason)
+                    _log.error(
+                        "the workers end: %s", action.reason, extra={"code": "plugin-failed"}
+                    )
                     self._family.stop(action.reason, 1)
                 elif isinstance(action, LetHostEnd):
                     self._let_end()
@@ -248,7 +251,11 @@ class SupervisorPlugins:
                 writer.write_eof()
                 await reader.read()
         except ValueError as error:
-            _log.error("the process of the plugins sent no valid answer: %s", error)
+            _log.error(
+                "the process of the plugins sent no valid answer: %s",
+                error,
+                extra={"code": "plugin-failed"},
+            )
             self._kill()
         finally:
             writer.close()

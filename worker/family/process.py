@@ -158,6 +158,7 @@ def _end_process(config: WorkerConfig, error: BaseException) -> NoReturn:
             what,
             why,
             exc_info=None if is_used_up else error,
+            extra={"code": "worker-failed"},
         )
     finally:
         os._exit(EXIT_CRASHED)

@@ -87,5 +87,5 @@ async def report_silence(place: Place, ask: Callable[..., None]) -> None:
         seconds,
         pid,
         stack.rstrip() or "(not known)",
-        extra={"event": "worker-silent", "worker": place.worker_id},
+        extra={"code": "worker-silent", "worker": place.worker_id},
     )

@@ -282,7 +282,8 @@ class Supervisor:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _log.error("a bug of weft ends the supervisor", exc_info=error)
+            text = "a bug of weft ends the supervisor"
+            _log.error(text, exc_info=error, extra={"code": "internal-error"})
             self._forget_workers()
             self.stop("a bug of weft", 1)
 
@@ -437,7 +438,8 @@ class Supervisor:
             if outcome.refusal and not self._stop_asked.done():
                 self._refusal = outcome.refusal
                 level = logging.INFO if self.config.embedded else logging.ERROR
-                _log.log(level, "worker %s cannot join: %s", name, outcome.refusal)
+                text = "worker %s cannot join: %s"
+                _log.log(level, text, name, outcome.refusal, extra={"code": "worker-not-joined"})
             self.stop(f"worker {name} {outcome.because}", outcome.exit_code)
         else:
             attempts = ended.running + ended.served
@@ -573,6 +575,7 @@ class Supervisor:
                 "%g s (%s)",
                 self.config.orphan_lease_s,
                 end.error,
+                extra={"code": "workers-orphaned"},
             )
             self.stop("no scheduler has come back", EXIT_NO_SCHEDULER)
 

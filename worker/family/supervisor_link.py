@@ -233,12 +233,22 @@ class SupervisorLink(SessionOwner):
         """See `SessionOwner`."""
         self._reports.on_answers(self._runner.session.n_answered)
         if self._policy.again_s:
-            _log.log(self._level, "the scheduler is gone: %s; trying to reconnect", reason)
+            _log.log(
+                self._level,
+                "the scheduler is gone: %s; trying to reconnect",
+                reason,
+                extra={"code": "scheduler-away"},
+            )
 
     def on_retry(self, outage: Outage, left_s: float) -> None:
         """See `SessionOwner`."""
         if outage.error is None and outage.n_attempts == 1:
-            _log.warning("%s; trying again for %.3g s", outage.last_error, left_s)
+            _log.warning(
+                "%s; trying again for %.3g s",
+                outage.last_error,
+                left_s,
+                extra={"code": "scheduler-away"},
+            )
         else:
             _log.debug("cannot reach the scheduler yet: %s", outage.last_error)
 

@@ -156,7 +156,11 @@ class _Child:
             try:
                 seat.end_task()
             except Exception:  # the task fails by its own error; this one is logged
-                logger.exception("task %s: what was due at its end has failed", task.key)
+                logger.exception(
+                    "task %s: what was due at its end has failed",
+                    task.key,
+                    extra={"code": "task-end-failed"},
+                )
             if isinstance(error, FileGone):
                 error = Reschedule(f"an input is gone: {error}")
             return "failed", self._failure(error, task), isinstance(error, TaskInterrupted)

@@ -280,7 +280,12 @@ class IsolatingExecutor(TaskExecutor):
             return
         reason, _ = child.kill()
         if child.memory_end is None:
-            logger.warning("a child of worker %s died idle: %s", self.context.name, reason)
+            logger.warning(
+                "a child of worker %s died idle: %s",
+                self.context.name,
+                reason,
+                extra={"code": "task-process-died"},
+            )
 
     def _start(self, _slot: int) -> IsolatedProcess:
         here = self.context
@@ -372,9 +377,19 @@ class IsolatingExecutor(TaskExecutor):
         usage.kind = OWN_PROCESS
         usage.peak_nbytes = max(usage.peak_nbytes, facts.peak_nbytes or 0)
         if child.memory_end is not None:
-            logger.warning("task %s was ended: %s", task.key, child.memory_end.text)
+            logger.warning(
+                "task %s was ended: %s",
+                task.key,
+                child.memory_end.text,
+                extra={"code": "task-memory-exceeded"},
+            )
             return self._watcher.plan.error_of(task.key, child.memory_end)
-        logger.warning("task %s has ended its process: %s", task.key, reason)
+        logger.warning(
+            "task %s has ended its process: %s",
+            task.key,
+            reason,
+            extra={"code": "task-process-died"},
+        )
         who = f"a child process of {self.context.name}"
         return WorkerDied(task.key, 1, who, reason, facts)
 

@@ -51,7 +51,14 @@ class ReadyPlugins:
             self._call(plugin, "setup")
         except BaseException as error:  # of user code: SystemExit ends the call only
             text = "plugin %r could not be set up on %s: %s: %s"
-            self._log.warning(text, name, self._where, type(error).__name__, error)
+            self._log.warning(
+                text,
+                name,
+                self._where,
+                type(error).__name__,
+                error,
+                extra={"code": "plugin-failed"},
+            )
             return None, packed(error, f"the set-up of plugin {name!r}", self._where)
         return plugin, None
 
@@ -76,7 +83,9 @@ class ReadyPlugins:
             self._call(plugin, "teardown")
         except BaseException as error:  # of user code
             text = "plugin %r could not be torn down on %s"
-            self._log.warning(text, name, self._where, exc_info=error)
+            self._log.warning(
+                text, name, self._where, exc_info=error, extra={"code": "plugin-failed"}
+            )
             return packed(error, f"the teardown of plugin {name!r}", self._where)
         return None
 

@@ -97,6 +97,7 @@ class WorkerPlugins:
             current.name,
             self._where,
             PATIENCE_S,
+            extra={"code": "plugin-failed"},
         )
         self._start()
 

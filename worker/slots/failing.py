@@ -55,7 +55,7 @@ def failure_in_slot(
             return interrupted(task.key)
     elif isinstance(error, GoneValue):
         text = "a result is computed again, since its file on disk is lost: %s"
-        logger.warning(text, error.why)
+        logger.warning(text, error.why, extra={"code": "result-lost"})
         with closed_here():
             handle(ValueLost(error.attempt))
     elif isinstance(error, PartsGone):
@@ -95,7 +95,7 @@ def failure_of(error: BaseException, task: WorkerTask, worker: str, load: CodeTy
 def unsendable(error: Exception, key: str, worker: str) -> Failure:
     """Return what is reported of a task whose report cannot be sent."""
     text = f"the report of task {key!r} cannot be sent to the scheduler: {error}"
-    logger.error("%s", text)
+    logger.error("%s", text, extra={"code": "message-unsendable"})
     return ["exception", key, *pack_exception(InternalError(text), key, worker)]
 
 

@@ -187,14 +187,14 @@ def _blame(state: SchedulerState, failure: HostFailure) -> None:
     if not can_spare(state, row.host, TAKES_NOTHING):
         if row.n_blamed == failing.limit:
             text = f"{what}, but tasks have no other host: it is not blocked"
-            state.log("warning", f"host {row.host}: {text}")
+            state.log("warning", f"host {row.host}: {text}", "host-failing")
         return
     del failing.rows[row.host]
     reason = " ".join(f"{what}; the last one: {failure.why}".split())[:MAX_REASON_CHARS]
     for_s = failing.for_s
     block(state, [row.host], BLOCKER, reason, max(1, round(for_s * 1000)), is_automatic=True)
     text = f"host {row.host} is blocked for {lasting(for_s)}: {reason}"
-    state.log("warning", f"{text}. 'weft unblock {row.host}' takes that back")
+    state.log("warning", f"{text}. 'weft unblock {row.host}' takes that back", "host-failing")
     state.report("host-blocked", host=row.host, reason=reason, seconds=for_s)
 
 

@@ -128,14 +128,14 @@ def _report_all(state: SchedulerState) -> None:
         del waiting[worker_id]
         _report(state, loss)
     for line in losses_of(state).death_log.finish(state.now):
-        state.log("warning", line)
+        state.log("warning", line, "worker-lost")
 
 
 def _log_death(state: SchedulerState, text: str, name: str, reason: str, **lost: int) -> None:
     """Log a death: the first of its cause as a warning, of later ones a line with their number."""
     is_first = losses_of(state).death_log.note(name, reason, state.now, **lost)
     if is_first:
-        state.log("warning", with_advice(text, reason))
+        state.log("warning", with_advice(text, reason), "worker-lost")
     else:
         state.log("info", text)
     if losses_of(state).line is None:
@@ -150,7 +150,7 @@ def _wait_for_line(state: SchedulerState) -> None:
 
 def _report_deaths(state: SchedulerState) -> None:
     for line in losses_of(state).death_log.due(state.now):
-        state.log("warning", line)
+        state.log("warning", line, "worker-lost")
     _wait_for_line(state)
 
 

@@ -68,7 +68,7 @@ def _end_process(state: SchedulerState, ws: WorkerHandle, attempts: list[int], w
             f"{what} at worker {ws.name}, whose process cannot be ended: it is that of the program "
             "(processes=False), or it has no supervisor. Each occupies a thread until it ends"
         )
-    state.log("warning", text)
+    state.log("warning", text, "task-not-interrupted")
 
 
 def _blame_callers(

@@ -291,7 +291,11 @@ def _note_error(state: SchedulerState, error: str) -> None:
     """Log when the journal cannot be written, and when it can again."""
     journal = journal_of(state)
     if error and not journal.error:
-        state.log("warning", f"{error}; new detached calls are refused until it can be written")
+        state.log(
+            "warning",
+            f"{error}; new detached calls are refused until it can be written",
+            "journal-failed",
+        )
     elif journal.error and not error:
         state.log("info", "the journal is written again")
     journal.error = error

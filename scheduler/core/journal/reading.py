@@ -246,7 +246,7 @@ def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
 def _on_read(state: SchedulerState, read: EndsRead) -> None:
     journal = journal_of(state)
     if read.problem != journal.read_problem and read.problem:
-        state.log("warning", f"{read.problem}; it is tried again")
+        state.log("warning", f"{read.problem}; it is tried again", "journal-failed")
     journal.read_problem = read.problem
     if read.problem:
         state.call_after(READ_AGAIN_S, _go_on)

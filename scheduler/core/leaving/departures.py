@@ -30,7 +30,7 @@ def report(
     parts = _losses(departure, leaver)
     if parts and leaver.request and not leaver.may_go:
         text = f"worker {ws.name} had to leave before all was moved ({departure.reason}): "
-        state.log("warning", text + "; ".join(parts))
+        state.log("warning", text + "; ".join(parts), "result-lost")
         return
     if n_moved:
         moved = f"{counted(n_moved, 'result')} ({sized(leaver.nbytes_moved)})"

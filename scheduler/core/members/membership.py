@@ -273,9 +273,8 @@ def _add_worker(state: SchedulerState, ws: WorkerHandle) -> None:
     state.idle[ws] = None
     state.lost.unreported.pop(ws.worker_id, None)  # it lives: its end is yet to be reported
     state.counters.workers_joined += 1
-    state.log(
-        "info", f"worker {ws.name} joined from {ws.address} with {counted(ws.nthreads, 'thread')}"
-    )
+    text = f"worker {ws.name} joined from {ws.address} with {counted(ws.nthreads, 'thread')}"
+    state.log("info", text)
     state.report("worker-joined", worker=ws.name, address=ws.address, nthreads=ws.nthreads)
     state.staying[ws.name] = ws
     join_classes(state, ws)

@@ -295,7 +295,11 @@ def _give_way(state: SchedulerState, victims: list[SchedulerTask], text: str) ->
         what = counted(len(victims), "value") + " that clients put at workers"
     else:
         what = f"{counted(len(victims), 'task')} of {first.prefix.name}"
-    state.log("warning", f"{what}, and what needs them, fail with MemoryExceeded: {text}")
+    state.log(
+        "warning",
+        f"{what}, and what needs them, fail with MemoryExceeded: {text}",
+        "memory-exceeded",
+    )
     for task in _newest_first(victims):
         if task.state in ACTIVE or task.state == MEMORY:
             err(state, task, memory_exceeded(task.key, f"{text}; {_REMEDY}"))

@@ -411,8 +411,8 @@ def _note_failure(state: SchedulerState, plugin: Plugin, process: Process, failu
         return  # clients are answered why it was not kept, not what its teardown raised
     plugin.n_failed += 1
     if plugin.n_failed == 1 or not plugin.is_new:
-        where = named(process)
-        state.log("warning", f"plugin {plugin.name!r} could not be {step} on {where}")
+        text = f"plugin {plugin.name!r} could not be {step} on {named(process)}"
+        state.log("warning", text, "plugin-failed")
     if len(plugin.failures) < MAX_FAILURES and type(failure) is list and is_flat(failure):
         plugin.failures.append({"worker": _id_of(process), "failure": failure})
 
@@ -472,7 +472,8 @@ def _on_death(
         during = f" while it also ran {n_tasks}" if report.running else ""
         text = f"its process ended during the set-up{during}: {reason}"
     where = named(process)
-    state.log("warning", f"plugin {plugin.name!r} could not be set up on {where}: {text}")
+    line = f"plugin {plugin.name!r} could not be set up on {where}: {text}"
+    state.log("warning", line, "plugin-failed")
     if plugin.is_new:
         plugin.n_failed += 1
         # The form of a packed exception of which no more than the text is known.
@@ -492,12 +493,12 @@ def _on_death(
 def _set_aside(state: SchedulerState, plugin: Plugin) -> None:
     """Give a plugin to no further worker. Those that set it up at the moment may yet have it."""
     plugin.is_aside = True
-    state.log(
-        "error",
+    text = (
         f"plugin {plugin.name!r} is set aside: {plugin.n_deaths} workers in a row died while they "
         f"set it up, the last one: {plugin.last_death}. Later workers do not get it; unregister "
-        "it, or register it again to have it tried anew",
+        "it, or register it again to have it tried anew"
     )
+    state.log("error", text, "plugin-set-aside")
     unsent = [process for process, request in plugin.waiting.items() if not request]
     for process in unsent:
         del plugin.waiting[process]

@@ -233,6 +233,7 @@ def meet_later_epoch(state: SchedulerState, epoch: int) -> None:
             "error",
             f"this scheduler ends: a peer has seen epoch {epoch}, and this one is {state.epoch}, "
             "so another scheduler of this cluster has taken over",
+            "scheduler-superseded",
         )
         state.before.append(GiveWay(epoch))
 

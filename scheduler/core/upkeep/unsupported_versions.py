@@ -29,6 +29,7 @@ def _on_unsupported(state: SchedulerState, who: Any, message: m.Unsupported) -> 
             "warning",
             f"{name} does not know messages of code {code}: it runs another version of "
             "weft; install the same version on all machines",
+            "version-mismatch",
         )
 
 

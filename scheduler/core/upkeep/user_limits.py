@@ -111,7 +111,7 @@ def _refuse(
         if user not in limits.reached:
             limits.reached[user] = None
             text = f"tasks of client {client.name} are refused: {_text(limits, user)}"
-            state.log("warning", text)
+            state.log("warning", text, "user-limit")
     return rows
 
 

@@ -28,6 +28,13 @@ def test_a_record_is_one_object_in_one_line():
     }
 
 
+def test_the_code_of_a_warning_is_a_field():
+    warned = record("worker %s ended", "w0")
+    warned.code = "worker-lost"
+    assert json.loads(FORMATTERS["json"].format(warned))["code"] == "worker-lost"
+    assert FORMATTERS["text"].format(warned).endswith("worker w0 ended")
+
+
 def test_a_traceback_is_a_field_of_its_own():
     try:
         raise ValueError("no number")
