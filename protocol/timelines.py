@@ -33,8 +33,10 @@ STYLE: Final = (
   line-height: var(--lane, 16px); }
 .labels div { height: var(--lane, 16px); overflow: hidden; text-overflow: ellipsis;
   white-space: nowrap; }
-.labels .of-curve { height: 56px; padding-bottom: 8px; box-sizing: border-box; display: flex;
-  flex-direction: column; justify-content: space-between; text-align: right; }
+.labels .of-curve { height: calc(var(--curve, 48px) + 8px); line-height: 16px;
+  padding-bottom: 8px; box-sizing: border-box; display: flex; flex-direction: column;
+  justify-content: space-between; text-align: right; }
+.labels .of-curve div { height: 16px; }
 .plot { flex: 1; min-width: 0; cursor: grab; touch-action: pan-y; }
 .plot:active { cursor: grabbing; }
 .plot:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }

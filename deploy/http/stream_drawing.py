@@ -16,8 +16,12 @@ from ...protocol.timelines import LANE, N_COLOURS
 _NUMBERS: Final = {
     "OTHER": N_COLOURS,  # the colour of functions without one of their own
     "LEAST_LANE": LANE,  # pixels
-    "MOST_LANE": 28,
-    "CURVE": 48,
+    "ENOUGH_LANE": 28,  # what the strip above the lanes leaves to them, if there is room
+    "MOST_LANE": 96,
+    "CURVE": 48,  # the strip, at least
+    "MOST_CURVE": 240,
+    "TEXT_LANE": 18,  # bars of lanes of this height have names, if they are so wide
+    "LEAST_NAMED": 30,
     "MARGIN_S": 10,  # inputs of attempts that begin so much later are drawn
 }
 
@@ -216,10 +220,11 @@ class Attempts {
 _PAINTER: Final = """\
 // Draws lanes: a row of pixels for each, stretched to the height of a bar.
 class Painter {
-  constructor(canvas, curve, style) {
-    Object.assign(this, {canvas, curve, style, rows: document.createElement("canvas"),
-                         lane: LEAST_LANE});
+  // `nameOf` returns the name of a function by its number.
+  constructor(canvas, curve, style, nameOf) {
+    Object.assign(this, {canvas, curve, style, nameOf, rows: document.createElement("canvas")});
     this.mix();
+    this.grow(1, 0);
   }
   // Takes the colours of the style, which are others on a dark page.
   mix() {
@@ -230,15 +235,17 @@ class Painter {
     this.pixels = this.colours.map(rgb);
     this.pixels.push(this.pixels[OTHER]);  // pale
     this.fetchPixel = (rgb(style.getPropertyValue("--soft")) | 0xff000000) >>> 0;
+    // Names are written in what can be read on the colour.
+    const light = (n) => 0.3 * (n & 255) + 0.59 * (n >> 8 & 255) + 0.11 * (n >> 16 & 255);
+    this.inks = this.pixels.map((n) => light(n) > 115 ? "#10151c" : "#ffffff");
   }
-  // Lanes are as high as the window permits; returns whether that has changed.
+  // The strip and the lanes fill the room that the window has for them, within limits.
   grow(nLanes, room) {
-    const lane = Math.max(LEAST_LANE, Math.min(MOST_LANE, Math.floor(room / Math.max(nLanes, 1))));
-    const isOther = lane !== this.lane;
-    this.lane = lane;
-    this.line = Math.max(3, Math.round(lane / 7));  // of fetched inputs
-    this.bar = lane - this.line - 3;
-    return isOther;
+    const n = Math.max(nLanes, 1), within = (a, b, c) => Math.max(a, Math.min(b, Math.floor(c)));
+    this.high = within(CURVE, MOST_CURVE, Math.min(room - n * ENOUGH_LANE, room * 0.35));
+    this.lane = within(LEAST_LANE, MOST_LANE, (room - this.high) / n);
+    this.line = within(3, 6, this.lane / 7);  // of fetched inputs
+    this.bar = this.lane - this.line - 3;
   }
   fit(lanes) {
     const ratio = devicePixelRatio || 1, width = Math.round(this.canvas.clientWidth * ratio);
@@ -251,7 +258,7 @@ class Painter {
       }
     };
     size(this.canvas, Math.max(lanes.length, 1) * this.lane);
-    size(this.curve, CURVE);
+    size(this.curve, this.high);
     if (!this.image || this.image.width !== width || this.image.height !== 2 * lanes.length) {
       this.image = width && lanes.length ? new ImageData(width, 2 * lanes.length) : null;
       Object.assign(this.rows, {width, height: 2 * lanes.length});
@@ -273,9 +280,9 @@ class Painter {
   drawLanes(context, lanes, left, shown, colourOf, ratio) {
     const width = this.canvas.width, {lane: high, bar, line} = this;
     this.words.fill(0);
-    const scale = width / shown, marks = [];
+    const scale = width / shown, marks = [], names = high < TEXT_LANE ? null : [];
     lanes.forEach((lane, y) => {
-      if (lane) this.paint(lane, y, left, scale, width, colourOf, marks);
+      if (lane) this.paint(lane, y, left, scale, width, colourOf, marks, names);
     });
     this.rows.getContext("2d").putImageData(this.image, 0, 0);
     context.imageSmoothingEnabled = false;
@@ -295,6 +302,23 @@ class Painter {
         context.strokeRect(x + ratio, top + ratio, end - x - 2 * ratio, (bar - 2) * ratio);
       else context.fillRect(x - ratio, top - ratio, 3 * ratio, (bar + 2) * ratio);
     }
+    if (names) this.write(context, names, ratio);
+  }
+  // Writes names of functions into bars that have room for some letters.
+  write(context, names, ratio) {
+    context.font = `${11 * ratio}px system-ui, sans-serif`;
+    context.textBaseline = "middle";
+    const widths = this.widths || (this.widths = new Map());
+    for (const [y, a, b, name, colour] of names) {
+      if (!widths.has(name)) widths.set(name, context.measureText(name).width);
+      const room = b - a - 10 * ratio, wide = widths.get(name);
+      const n = wide <= room ? name.length : Math.floor(name.length * room / wide) - 1;
+      if (n < Math.min(name.length, 3)) continue;
+      context.fillStyle = this.inks[colour];
+      context.fillText(n < name.length ? name.slice(0, n) + "…" : name,
+                       Math.round(a + 5 * ratio), (y * this.lane + 1 + this.bar / 2) * ratio);
+    }
+    if (widths.size > 1000) widths.clear();
   }
   // A bar whose end is open: paler, with a line around all but that.
   drawOpen(context, {fn, start}, top, left, scale, colourOf, ratio) {
@@ -317,7 +341,7 @@ class Painter {
     context.globalAlpha = 1;
     for (let x = Math.max(Math.round(a), 0); x < b; x++) this.busy[x] += 1;
   }
-  paint(lane, y, left, scale, width, colourOf, marks) {
+  paint(lane, y, left, scale, width, colourOf, marks, names) {
     const bars = 2 * y * width, fetched = bars + width, {words, busy} = this, right = left +
       width / scale, sums = this.sums || (this.sums = new Float64Array(OTHER + 2));
     let pixel = -1, filled = 0, marked = -9;
@@ -355,6 +379,8 @@ class Painter {
       busy[first] += here * share;
       if (last > first) {
         flush();
+        if (names && last - first > LEAST_NAMED && colour <= OTHER)
+          names.push([y, a, b, this.nameOf(lane.fn[i]), colour]);
         const word = (this.pixels[colour] | (colour > OTHER ? 0x40 : 0xff) << 24) >>> 0;
         words.fill(word, bars + first + 1, bars + last);
         for (let x = first + 1; x < last; x++) busy[x] += share;

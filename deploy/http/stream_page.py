@@ -26,6 +26,9 @@ STYLE: Final = (
 .timeline i.cr { border: 2px solid var(--soft); border-right: 0; border-radius: .15rem 0 0 .15rem; }
 .plot { position: relative; min-height: 5.5rem; }
 .plot.on-bar { cursor: pointer; }
+.none { color: var(--soft); margin: 0; padding: 5rem 0; text-align: center; }
+.timeline:not(.is-empty) .none, .is-empty .labels, .is-empty canvas, .is-empty .axis {
+  display: none; }
 .tip { position: absolute; z-index: 1; pointer-events: none; max-width: min(30rem, 90%);
   background: var(--card); border: 1px solid var(--line); border-radius: .35rem;
   box-shadow: 0 .2rem .8rem rgb(0 0 0 / .18); padding: .4rem .6rem; font-size: .8rem;
@@ -40,7 +43,7 @@ STYLE: Final = (
 )
 
 
-def stream_page(name: str) -> str:
+def stream_page(name: str, visitor: str = "") -> str:
     """Return the page of a cluster of this name."""
     content = join(element("section", _tools(), _timeline(), class_="stream"), foot())
     head = join(
@@ -48,7 +51,7 @@ def stream_page(name: str) -> str:
         element("script", src="timeline.js", defer=True),
         element("script", src="stream.js", defer=True),
     )
-    return document(f"Task stream – {name}", name, content, "stream", 0, head)
+    return document(f"Task stream – {name}", name, content, "stream", 0, head, visitor)
 
 
 def _tools() -> Markup:
@@ -73,6 +76,7 @@ def _timeline() -> Markup:
             "canvas", id="lanes", role="img", aria_label="The attempts of each thread, over time"
         ),
         element("div", class_="axis"),
+        element("p", "no data yet", class_="none"),
         element("div", class_="tip", hidden=True),
         class_="plot",
         tabindex=0,

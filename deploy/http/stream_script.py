@@ -17,7 +17,8 @@ _PAGE: Final = r"""
   const labels = find("#labels");
   const legend = find(".legend");
   const attempts = new Attempts();
-  const painter = new Painter(find("#lanes"), find("#curve"), getComputedStyle(root));
+  const painter = new Painter(find("#lanes"), find("#curve"), getComputedStyle(root),
+                              (fn) => attempts.functions[fn].name);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let next = "", ahead = 0, missed = 0, before = null;
   let rows = [], chosen = asked.get("function"), colourOf = [], pending = 0, drawnAt = 0;
@@ -119,23 +120,24 @@ _PAGE: Final = r"""
     colourOf = attempts.functions.map((one) =>
       chosen === null || chosen === one.name ? one.colour : OTHER + 1);
   }
-  // Few lanes fill what the window has left.
+  // What is drawn fills the window as far as it can.
   function grow() {
-    const top = painter.canvas.getBoundingClientRect().top + scrollY;
-    if (painter.grow(rows.length, innerHeight - top - 90) || !root.dataset.lane) {
-      root.style.setProperty("--lane", painter.lane + "px");
-      root.dataset.lane = painter.lane;
-    }
+    const top = plot.getBoundingClientRect().top + scrollY;
+    painter.grow(rows.length, innerHeight - top - BELOW);
+    root.style.setProperty("--lane", painter.lane + "px");
+    root.style.setProperty("--curve", painter.high + "px");
+    root.dataset.lane = painter.lane;
   }
   addEventListener("resize", grow);
   function draw() {
     pending = 0;
+    root.classList.toggle("is-empty", !attempts.lanes.size);
     drawnAt = performance.now();
     view.keepUp();
     const range = view.range;
     if (attempts.changed) layout();
     painter.draw(rows, range.left, range.shown, colourOf, attempts.lanes.size, now() + LATE_S);
-    find("#most").textContent = `${Number(painter.most?.toPrecision(3) || 0)} threads busy`;
+    find("#most").textContent = `${Math.ceil(painter.most)} threads`;
     view.say();
     const query = new URLSearchParams();
     view.place(query);
@@ -271,6 +273,7 @@ _NUMBERS: Final = {
     "PAUSE_MS": 500,  # between two questions
     "MAX_ROWS": 100_000,
     "MAX_LANES": 256,
+    "BELOW": 112,  # pixels of what is below the lanes
 }
 
 SCRIPT: Final = "\n".join(
