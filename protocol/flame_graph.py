@@ -165,7 +165,7 @@ function flameGraph(root, {changed = () => {}} = {}) {
   };
   const percent = (part) => {
     const n = 100 * part;
-    return `${n >= 99.95 ? "100" : n >= 10 ? n.toFixed(1) : n.toPrecision(2)} %`;
+    return `${n >= 99.95 ? "100" : n > 0 && n < 0.05 ? "< 0.1" : n.toFixed(1)} %`;
   };
   const lasting = (s) => s >= 120 ? `${Math.floor(s / 60)} min ${Math.round(s % 60)} s` :
     s >= 1 ? `${Number(s.toPrecision(3))} s` : `${Math.round(s * 1e3)} ms`;

@@ -75,11 +75,11 @@ function scaleOf(most, isBytes) {
   const least = Math.max(most, isBytes ? 1024 : 1);
   const power = base ** Math.floor(Math.log(least * 1.0001) / Math.log(base));
   const top = power * (steps.find((n) => n * power >= least * 0.9999) || base);
-  return {top, marks: [top / 2, top]};
+  return {top, marks: [top / 2, top].filter((n) => isBytes || n % 1 === 0)};
 }
 const short = (n) => n >= 1e6 ? `${Number((n / 1e6).toPrecision(3))} M` :
   n >= 1e5 ? `${Math.round(n / 1e3)} k` : n >= 100 ? spaced(Math.round(n)) :
-  String(Number(n.toPrecision(n < 10 ? 2 : 3)));
+  String(Number(n.toFixed(n < 1 ? 2 : 1)));
 function worded(n, unit) {
   if (n === null || n === undefined) return "–";
   return unit === "" ? short(n) : sized(n) + unit.slice("bytes".length);
@@ -141,6 +141,7 @@ _PAGE: Final = r"""
       return {one, tops, floor, isNothing: !values.get(one).some(Boolean)};
     });
     const {top, marks} = scaleOf(most, chart.unit !== "");
+    const isEmpty = lines.every((one) => one.isNothing);
     const xOf = (i) => (samples.at[ends[i]] - left) / shown * width;
     const yOf = (n) => head + room - n / top * room;
     context.font = "11px system-ui, sans-serif";
@@ -148,8 +149,12 @@ _PAGE: Final = r"""
     context.textBaseline = "alphabetic";
     context.strokeStyle = style.line;
     context.fillStyle = style.soft;
+    if (isEmpty) {
+      const text = samples.n > 1 ? "nothing in this time" : "no data yet";
+      context.fillText(text, (width - context.measureText(text).width) / 2, head + room / 2);
+    }
     context.beginPath();
-    for (const n of [0, ...marks]) {
+    for (const n of isEmpty ? [0] : [0, ...marks]) {
       const y = Math.round(yOf(n)) + 0.5;
       context.moveTo(0, y);
       context.lineTo(width, y);
@@ -208,7 +213,7 @@ _PAGE: Final = r"""
       context.setLineDash([]);
     }
     // What an axis ends with is written over the lines, on a background of its own.
-    for (const n of marks) {
+    for (const n of isEmpty ? [] : marks) {
       const text = worded(n, chart.unit), wide = context.measureText(text).width;
       context.globalAlpha = 0.75;
       context.fillStyle = style.card;

@@ -126,7 +126,7 @@ function liveRange(plot, {now, oldest, firstS, mostS = 0, least, changed, note, 
     range.show(now() - seconds, seconds, "end");
   };
   self.say = () => {
-    const step = Math.min(1, range.shown / 1000), end = range.left + range.shown;
+    const step = Math.min(1, range.shown / 50), end = range.left + range.shown;
     document.querySelector("#shown").textContent =
       `${dated(range.left, now(), step)} – ${dated(end, now(), step)}`;
     document.querySelector("#seconds").textContent = lasting(range.shown);
