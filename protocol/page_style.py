@@ -24,7 +24,7 @@ SHEET: Final = """\
 * { box-sizing: border-box; }
 html { background: var(--page); color: var(--text);
   font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
-body { margin: 0 auto; max-width: 76rem; padding: 0 1.25rem 2rem; }
+body { margin: 0 auto; max-width: 120rem; padding: 0 1.25rem 2rem; }
 a { color: var(--link); }
 a:focus-visible, button:focus-visible, input:focus-visible, .scroll:focus-visible
   { outline: 2px solid var(--link); outline-offset: 2px; }
@@ -101,10 +101,13 @@ svg.spark { display: block; width: 100%; height: 1.9rem; overflow: visible; }
 .of-run .line { stroke: var(--run); } .of-run .below { fill: var(--run); }
 .of-full .line { stroke: var(--full); } .of-full .below { fill: var(--full); }
 .more { margin: .6rem 0 0; }
+.more:empty { display: none; }
 main > p.soft { font-size: .85rem; }
 footer { color: var(--soft); font-size: .85rem; display: flex; flex-wrap: wrap; gap: .2rem 1.5rem;
   align-items: center; }
 footer label { display: inline-flex; gap: .4rem; align-items: center; }
+footer label input { margin: 0; }
+footer span:empty { display: none; }
 button, .field { background: var(--card); border: 1px solid var(--line); border-radius: .35rem;
   color: inherit; font: inherit; padding: .3rem .75rem; }
 button { cursor: pointer; }
@@ -121,11 +124,17 @@ code { background: var(--track); border-radius: .25rem; padding: .08rem .3rem;
 .silent { background: var(--error-back); color: var(--error-text); border-radius: .4rem;
   margin: 0 0 1rem; padding: .5rem .8rem; }
 .silent[hidden] { display: none; }
+@media (min-width: 90rem) {
+  .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; }
+  .pair > * { min-width: 0; }
+}
 @media (max-width: 52rem) { .tiles { grid-template-columns: repeat(2, 1fr); } }
 @media (max-width: 40rem) {
   body { padding: 0 .75rem 1.5rem; }
+  header { row-gap: .5rem; }
+  header h1 { flex: 1; min-width: 40%; }
+  header nav { order: 8; }
   header .search { order: 9; flex: 1 0 100%; }
-  header form:not(.search) { margin-left: auto; }
   section { padding: .8rem .8rem; }
   .tiles { gap: .6rem; } .tiles > div { padding: .6rem .7rem; }
   .tiles .big { font-size: 1.2rem; }

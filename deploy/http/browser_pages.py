@@ -227,7 +227,7 @@ class StreamPage(StatusPage):
     async def page(self) -> str:
         """Return the page."""
         overview = await self.site.watch.overview.get()
-        return stream_page(str(overview["name"]) or "weft")
+        return stream_page(str(overview["name"]) or "weft", (await visitor_of(self)).name)
 
 
 class StreamData(Page):

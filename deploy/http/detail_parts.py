@@ -39,7 +39,7 @@ pre { background: var(--track); border-radius: .35rem; margin: .4rem 0 0; paddin
   overflow-x: auto; font: .82rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 .links { columns: 2 18rem; list-style: none; margin: 0; padding: 0; }
 .links li { overflow-wrap: anywhere; padding: .1rem 0; }
-.half { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; align-items: start; }
+.half { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; }
 .half > * { min-width: 0; }
 @media (max-width: 52rem) { .half { grid-template-columns: 1fr; } }
 @media (max-width: 40rem) {

@@ -27,7 +27,6 @@ _STATES: Final = {
 }
 
 STYLE: Final = """\
-body:has(.graph) { max-width: 120rem; }
 .graph .of { display: flex; flex-wrap: wrap; gap: .3rem .9rem; align-items: baseline;
   margin: 0 0 .6rem; }
 .graph .of h2 { margin: 0; overflow-wrap: anywhere; }

@@ -134,7 +134,7 @@ STYLE: Final = """\
 )
 
 
-def history_page(name: str) -> str:
+def history_page(name: str, visitor: str = "") -> str:
     """Return the page of a cluster of this name."""
     spans = [(60, "1 min"), (300, "5 min"), (900, "15 min"), (3600, "1 h")]
     buttons = [
@@ -163,7 +163,7 @@ def history_page(name: str) -> str:
         foot(", ", element("kbd", ","), " ", element("kbd", "."), " move the line"),
         class_="axes",
     )
-    return document(f"History – {name}", name, content, "history", 0, head)
+    return document(f"History – {name}", name, content, "history", 0, head, visitor)
 
 
 def _chart(chart: Chart) -> Markup:

@@ -8,6 +8,7 @@ from .base import Page
 from .browser_pages import StatusPage
 from .history_page import STYLE, history_page
 from .history_script import SCRIPT
+from .visiting import visitor_of
 
 
 class HistoryPage(StatusPage):
@@ -20,7 +21,7 @@ class HistoryPage(StatusPage):
     async def page(self) -> str:
         """Return the page."""
         overview = await self.site.watch.overview.get()
-        return history_page(str(overview["name"]) or "weft")
+        return history_page(str(overview["name"]) or "weft", (await visitor_of(self)).name)
 
 
 class HistoryData(Page):

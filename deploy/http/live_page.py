@@ -7,7 +7,6 @@ from typing import Final
 from ...protocol.markup import Content, Markup, element
 
 STYLE: Final = """\
-body:has(.stream, .axes) { max-width: 120rem; }
 .tools { display: flex; flex-wrap: wrap; gap: .5rem .9rem; align-items: center;
   margin: 0 0 .8rem; }
 .tools h2 { margin: 0; }

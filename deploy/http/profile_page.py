@@ -15,7 +15,6 @@ from .documents import document
 STYLE: Final = (
     flame_graph.STYLE
     + """\
-body:has(.profile) { max-width: 120rem; }
 .profile .tools { display: flex; flex-wrap: wrap; gap: .5rem .9rem; align-items: center;
   margin: 0 0 .8rem; }
 .profile .tools h2 { margin: 0; }

@@ -98,8 +98,7 @@ def status_page(shown: PageContent) -> str:
     content = join(
         health,
         _tiles(shown),
-        _functions(shown),
-        _workers_at_top(shown),
+        element("div", _functions(shown), _workers_at_top(shown), class_="pair"),
         _failures(info["failure_groups"], info["totals"]["failed"]),
         _clients(shown),
         _totals(info),
@@ -220,7 +219,7 @@ def _tiles(shown: PageContent) -> Markup:
             "Workers",
             spaced(n_workers["running"]),
             f" with {counted(info['threads'], 'thread')}",
-            ", ".join(others) or f"{spaced(info['threads_busy'])} threads busy",
+            ", ".join(others) or f"{counted(info['threads_busy'], 'thread')} busy",
             join(
                 bar_of([(busy, "run")], f"{busy:.0%} of the threads are busy"),
                 _spark(history, ("cpu_us",), "run", "CPU of workers", info["threads"], 1e6),

@@ -63,7 +63,7 @@ def _head(task: Info, visitor: Visitor) -> Markup:
             element("div", buttons, class_="actions") if buttons else None,
             class_="top",
         ),
-        element("p", task["why"], " ", graph_link(task["key"], "Graph"), class_="why"),
+        element("p", task["why"], " · ", graph_link(task["key"], "Graph"), class_="why"),
         element("ol", steps, class_="steps") if steps else None,
         element("ul", details, class_="steps soft") if details else None,
     )
