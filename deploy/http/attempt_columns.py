@@ -5,7 +5,8 @@ A *chunk* is what one reading of the task stream has brought, made once for all 
     u32     length of the header
     header  JSON: {"n": rows, "lanes": [[host, worker, address, thread], ...],
             "functions": [name, ...],
-            "raised": [[row, type], ...], "columns": [name, ...]}, with spaces up to a multiple of 8
+            "raised": [[row, type], ...], "disk": [[host, worker, address, start, stop, bytes,
+            1 = read], ...], "columns": [name, ...]}, with spaces up to a multiple of 8
     f64[n]  stop      seconds since 1970, by the scheduler's clock
     f32[n]  duration  microseconds, without those in which the attempt waited
     f32[n]  waited    microseconds; this and the next two only if the header names them
@@ -38,6 +39,7 @@ class AttemptColumns:
         self.lanes: dict[tuple[str, str, str, int], int] = {}
         self.functions: dict[str, int] = {}
         self.raised: list[tuple[int, str]] = []
+        self.disk: list[tuple[Any, ...]] = []
         self.keys: list[bytes] = []
         self.stops = array("d")
         self.durations, self.waits = array("f"), array("f")
@@ -59,6 +61,10 @@ class AttemptColumns:
             self.lanes,
         )
         numbers = [functions.setdefault(name, len(functions)) for name in report["functions"]]
+        self.disk += [
+            (*place, to_unix_s + start, to_unix_s + stop, *more)
+            for start, stop, *more in report["disk"]
+        ]
         raised = dict(report["raised"])
         none = [0] * len(report["keys"])
         rows = zip(
@@ -95,6 +101,7 @@ class AttemptColumns:
             "lanes": [*self.lanes],
             "functions": [*self.functions],
             "raised": self.raised,
+            "disk": self.disk,
             "columns": [*present],
         }
         text = json.dumps(header, separators=(",", ":")).encode()

@@ -31,7 +31,8 @@ _MODEL: Final = """\
 class Lane {
   constructor(host, worker, address, thread) {
     Object.assign(this, {host, worker, address, thread, from: 0, to: 0, size: 0, isMixed: false,
-                         open: null});  // what runs there now: {key, name, fn, start}
+                         open: null,  // what runs there now: {key, name, fn, start}
+                         disk: []});  // what its worker spilled: {start, stop, nbytes, ...}
     this.columns = {start: Float64Array, stop: Float64Array, came: Float64Array, got: Float64Array,
                     waited: Float32Array, fn: Uint32Array, chunk: Uint32Array, row: Uint32Array,
                     failed: Uint8Array};
@@ -83,6 +84,7 @@ class Attempts {
   constructor() { this.clear(); }
   clear() {
     Object.assign(this, {lanes: new Map(), functions: [], numbers: new Map(), chunks: new Map(),
+                         disks: new Map(),
                          total: 0, nRaised: 0, nFetched: 0, nOpen: 0, last: 0, changed: true});
   }
   lane(host, worker, address, thread) {
@@ -90,9 +92,15 @@ class Attempts {
     let lane = this.lanes.get(name);
     if (!lane) {
       this.lanes.set(name, lane = new Lane(host, worker, address, thread));
+      lane.disk = this.disk(host, worker, address);
       this.changed = true;
     }
     return lane;
+  }
+  disk(...worker) {
+    const name = JSON.stringify(worker);
+    if (!this.disks.has(name)) this.disks.set(name, []);
+    return this.disks.get(name);
   }
   fn(name) {
     let number = this.numbers.get(name);
@@ -121,6 +129,8 @@ class Attempts {
     const kept = {ends, raised, nFetched: 0, keys: new Uint8Array(bytes, at)};
     this.chunks.set(chunk, kept);
     const lanes = head.lanes.map((place) => this.lane(...place));
+    for (const [host, worker, address, start, stop, nbytes, isRead] of head.disk)
+      this.disk(host, worker, address).push({start, stop, nbytes, isRead, chunk});
     const fns = head.functions.map((name) => this.fn(name));
     for (let row = 0; row < n; row++) {
       const fn = fns[fnOf[row]], lane = lanes[laneOf[row]];
@@ -168,6 +178,8 @@ class Attempts {
       this.nFetched -= nFetched;
       for (const lane of this.lanes.values())
         lane.drop(chunk, (fn) => { this.functions[fn].n -= 1; this.total -= 1; });
+      for (const disk of this.disks.values())
+        while (disk.length && disk[0].chunk <= chunk) disk.shift();
     }
     this.dropLanes();
     this.forgetNames();
@@ -201,6 +213,7 @@ class Attempts {
       taken.add(one.colour);
     }
   }
+  get hasDisk() { return [...this.disks.values()].some((disk) => disk.length); }
   get oldest() {
     let oldest = Infinity;
     for (const lane of this.lanes.values())
@@ -231,13 +244,20 @@ class Painter {
     const style = this.style;
     this.colours = [...Array(OTHER).keys(), "x"].map((i) => style.getPropertyValue(`--c${i}`));
     this.bad = style.getPropertyValue("--bad");
+    // Diagonal lines, which no function has.
+    const tile = document.createElement("canvas"), lines = tile.getContext("2d");
+    Object.assign(tile, {width: 6, height: 6});
+    lines.strokeStyle = style.getPropertyValue("--full");
+    for (const x of [-6, 0, 6]) { lines.moveTo(x - 1, 7); lines.lineTo(x + 7, -1); }
+    lines.stroke();
+    this.disk = this.canvas.getContext("2d").createPattern(tile, "repeat");
     const rgb = (hex) => parseInt(hex.trim().replace(/#(..)(..)(..)/, "$3$2$1"), 16);
     this.pixels = this.colours.map(rgb);
     this.pixels.push(this.pixels[OTHER]);  // pale
     this.fetchPixel = (rgb(style.getPropertyValue("--soft")) | 0xff000000) >>> 0;
     // Names are written in what can be read on the colour.
     const light = (n) => 0.3 * (n & 255) + 0.59 * (n >> 8 & 255) + 0.11 * (n >> 16 & 255);
-    this.inks = this.pixels.map((n) => light(n) > 115 ? "#10151c" : "#ffffff");
+    this.inks = this.pixels.map((n) => light(n) > 118 ? "#10151c" : "#ffffff");
   }
   // The strip and the lanes fill the room that the window has for them, within limits.
   grow(nLanes, room) {
@@ -289,6 +309,7 @@ class Painter {
     lanes.forEach((lane, y) => {
       if (!lane) return;
       const top = Math.round(y * high * ratio);
+      this.drawDisk(context, lane.disk, y * high * ratio, left, scale, ratio);
       context.drawImage(this.rows, 0, 2 * y, width, 1, 0, top + ratio, width, bar * ratio);
       context.drawImage(this.rows, 0, 2 * y + 1, width, 1, 0, top + (bar + 2) * ratio, width,
                         line * ratio);
@@ -319,6 +340,18 @@ class Painter {
                        Math.round(a + 5 * ratio), (y * this.lane + 1 + this.bar / 2) * ratio);
     }
     if (widths.size > 1000) widths.clear();
+  }
+  // What was spilled or read back is behind the bars.
+  drawDisk(context, disk, top, left, scale, ratio) {
+    context.fillStyle = this.disk;
+    let filled = 0;
+    for (const {start, stop} of disk) {
+      const a = Math.max((start - left) * scale, filled);
+      const b = Math.min(Math.max((stop - left) * scale, a + 2 * ratio), this.canvas.width);
+      if (b <= a || (stop - left) * scale < filled) continue;
+      context.fillRect(a, top + ratio, b - a, (this.lane - 1) * ratio);
+      filled = b;
+    }
   }
   // A bar whose end is open: paler, with a line around all but that.
   drawOpen(context, {fn, start}, top, left, scale, colourOf, ratio) {

@@ -24,6 +24,8 @@ STYLE: Final = (
 .labels a { color: inherit; text-decoration: none; }
 .labels a:hover { color: var(--link); text-decoration: underline; }
 .timeline i.cr { border: 2px solid var(--soft); border-right: 0; border-radius: .15rem 0 0 .15rem; }
+.timeline i.cd { background:
+  repeating-linear-gradient(135deg, var(--full) 0 1px, transparent 0 4px); }
 .plot { position: relative; min-height: 5.5rem; }
 .plot.on-bar { cursor: pointer; }
 .none { color: var(--soft); margin: 0; padding: 5rem 0; text-align: center; }

@@ -88,6 +88,7 @@ _PAGE: Final = r"""
     if (nOthers) entries.push(["cx", `${nOthers} other function${nOthers > 1 ? "s" : ""}`, null]);
     if (attempts.nOpen) entries.push(["cr", "runs now", null]);
     if (attempts.nRaised) entries.push(["cf", "raised", null]);
+    if (attempts.hasDisk) entries.push(["cd", "spilled, read back", null]);
     if (attempts.nFetched) entries.push(["ct", "inputs fetched", null]);
     const key = JSON.stringify([entries, chosen]);
     if (legend.dataset.key === key) return;
@@ -189,6 +190,12 @@ _PAGE: Final = r"""
     if (lane.waited[i]) lines.push(["span", `of that it waited ${lasting(lane.waited[i])}`]);
     if (lane.got[i])
       lines.push(["span", `inputs were fetched in ${lasting(lane.got[i] - lane.came[i])}`]);
+    const moved = [0, 0];
+    for (const one of lane.disk)
+      if (one.start < stop && one.stop > start) moved[one.isRead] += one.nbytes;
+    const ways = [["spilled", moved[0]], ["read back", moved[1]]].filter(([, n]) => n);
+    if (ways.length) lines.push(["span", "meanwhile its worker " +
+      ways.map(([way, n]) => `${way} ${sized(n)}`).join(" and ")]);
     if (lane.failed[i]) lines.push(["em", `raised ${raised || "an exception"}`]);
     tip.replaceChildren(...lines.map(([kind, text]) => {
       const line = document.createElement(kind);

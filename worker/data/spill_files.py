@@ -21,7 +21,9 @@ import itertools
 import os
 import shutil
 import threading
+import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +39,8 @@ __all__ = ["DiskFailed", "GoneValue", "SpillFile", "SpillFolder"]
 #: Of the names of the folders (`WorkerConfig`), and of those around them.
 _PREFIX: Final = "weft-"
 _SUFFIX: Final = ".spill"
+#: Times of writing and reading that are kept until they are reported.
+_MAX_TIMES: Final = 1000
 #: Bytes that are written or read at once.
 _STEP_NBYTES: Final = 4 << 20
 #: Smaller values are read into memory: a mapping of its own costs a descriptor.
@@ -73,6 +77,7 @@ class SpillFolder:
         path: where it is, once a file was written.
         nbytes: of all files.
         n_written, n_read: bytes, in all.
+        times: the latest (start, stop, bytes, whether they were read), monotonic seconds.
     """
 
     def __init__(self, path: Path, remove: Callable[[tuple[Path, int]], object]) -> None:
@@ -85,6 +90,7 @@ class SpillFolder:
         """
         self.path = path
         self.nbytes = self.n_written = self.n_read = 0
+        self.times: deque[tuple[float, float, int, bool]] = deque(maxlen=_MAX_TIMES)
         self._remove = remove
         self._lock = threading.Lock()
         self._is_made = False
@@ -100,6 +106,7 @@ class SpillFolder:
             Exception: the value cannot be pickled; of user code.
         """
         path = self.path / f"{attempt}-{next(self._numbers)}"
+        start = time.monotonic()
         try:
             self._make()
             # Never into a file that is there: it is of someone else.
@@ -120,6 +127,7 @@ class SpillFolder:
         with self._lock:
             self.nbytes += writer.nbytes
             self.n_written += writer.nbytes
+        self.times.append((start, time.monotonic(), writer.nbytes, False))
         return SpillFile(attempt, path, sizes, writer.checksum, self)
 
     def _make(self) -> None:
@@ -147,10 +155,11 @@ class SpillFolder:
         with self._lock:
             self.nbytes -= nbytes
 
-    def note_read(self, nbytes: int) -> None:
-        """Count bytes that were read."""
+    def note_read(self, nbytes: int, start: float) -> None:
+        """Count bytes that were read from `start`, a monotonic time, until now."""
         with self._lock:
             self.n_read += nbytes
+        self.times.append((start, time.monotonic(), nbytes, True))
 
     def close(self) -> None:
         """Remove the folder and all files."""
@@ -303,6 +312,7 @@ class SpillFile:
         raise GoneValue(self.attempt, f"{self.path.name}: {self.lost}")
 
     def _check(self, fd: int, buffer: bytearray) -> None:
+        start = time.monotonic()
         mark = mark_of(fd)
         nbytes = os.fstat(fd).st_size
         if nbytes != self.nbytes:
@@ -310,7 +320,7 @@ class SpillFile:
         if _checksum_of(fd, nbytes, memoryview(buffer)) != self._checksum:
             raise ValueError("its bytes are not those that were written")
         self._mark = mark
-        self._folder.note_read(self.nbytes)
+        self._folder.note_read(self.nbytes, start)
 
 
 def _checksum_of(fd: int, nbytes: int, buffer: memoryview) -> int:

@@ -134,6 +134,11 @@ class Spiller:
             return 0, 0, 0, stuck
         return store.spilled_nbytes, folder.n_written, folder.n_read, stuck
 
+    def take_times(self) -> list[tuple[float, float, int, bool]]:
+        """Return `SpillFolder.times` since the last call. For any thread."""
+        times = self._folder.times if self._folder is not None else ()
+        return [times.popleft() for _ in range(len(times))] if times else []
+
     def start(self) -> None:
         """Begin to watch; not called if there is no limit."""
         store, plan = self._store, self.plan

@@ -13,7 +13,7 @@ from ...protocol.host.memory import taken_nbytes
 from ...protocol.reported import OF_WORKERS, n_numbers
 from ...protocol.wire.message import Message
 from ...protocol.wire.messages import WorkerStatus
-from ..core.features.times import running_report
+from ..core.features.times import disk_report, running_report
 from ..slots.activity import Transfers, WorkerMeter
 from ..slots.executor import TaskExecutor
 from .numbers import NumbersFile
@@ -48,9 +48,14 @@ class StatusReporter:
             self._file = None
 
     def report(self) -> list[Message]:
-        """Return the present status, and what runs for some time if the scheduler asks for it."""
-        running = running_report(self._executor.state, self._running())
-        return [self.status()] if running is None else [self.status(), running]
+        """Return the present status; if the scheduler asks for it, what runs and was spilled."""
+        state, spiller = self._executor.state, self._executor.spiller
+        spilled = [] if spiller is None else spiller.take_times()
+        more = (
+            running_report(state, self._running()),
+            disk_report(state, spilled, time.monotonic()),
+        )
+        return [self.status(), *(one for one in more if one is not None)]
 
     def _running(self) -> Iterator[tuple[int, int, int]]:
         """Return the attempt, the slot and the age in microseconds of each that computes now.

@@ -49,3 +49,13 @@ class AttemptsRunning(Message):
     attempts: Ints
     threads: Ints  #: as in `AttemptTimes`
     ages_us: Ints  #: since when they run
+
+
+@message(219, by=WORKERS, columns=("ages_us", "durations_us", "nbytes", "reads"))
+class DiskTimes(Message):
+    """Report when values have gone to disk, or have come back, since the last such report."""
+
+    ages_us: Ints  #: since when it goes on
+    durations_us: Sizes
+    nbytes: Sizes
+    reads: Ints  #: 1 = from disk, 0 = to disk

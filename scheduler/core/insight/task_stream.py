@@ -45,6 +45,8 @@ MAX_LOOK_S: Final = 15.0
 LEAST_KEEP_S: Final = 1.0
 #: Workers whose clocks are known.
 MAX_OFFSETS: Final = 10_000
+#: Values of one worker that went to disk or came back before its next attempt ends.
+MAX_DISK: Final = 1000
 #: Attempts of one answer that run.
 MAX_RUNNING: Final = 512
 #: Attempts, and reports, of one page of an answer.
@@ -67,12 +69,15 @@ class StreamReport(NamedTuple):
     kinds: list[list[Any]]
     options: list[dict[str, Any]]
     kind_of: list[int]
+    #: [start, stop, bytes, whether they were read] of what went to disk or came back before the
+    #: attempts were reported; seconds of the worker's clock
+    disk: list[list[Any]]
 
 
 class TaskStream:
     """The latest reports, and for how long others are wanted."""
 
-    __slots__ = ("due", "n_ended", "n_raised", "offsets", "reports", "running")
+    __slots__ = ("disk", "due", "n_ended", "n_raised", "offsets", "reports", "running")
 
     def __init__(self) -> None:
         self.reports: Ring[StreamReport] = Ring(MAX_ROWS, MAX_CHARS)
@@ -80,6 +85,9 @@ class TaskStream:
         self.offsets: dict[str, float] = {}
         #: {worker: when it reported which attempts run, and that report}, while it is on
         self.running: dict[WorkerHandle, tuple[float, m.AttemptsRunning]] = {}
+        #: {worker: what the next `StreamReport` of it has as `disk`, in seconds of the scheduler's
+        #: clock}, while it is on
+        self.disk: dict[WorkerHandle, list[list[Any]]] = {}
         #: attempts that raised, since the scheduler started
         self.n_raised = 0
         #: attempts that had ended when positions were brought up to date, while times are not
@@ -108,6 +116,7 @@ class TaskStream:
         self.reports.clear()
         self.offsets.clear()
         self.running.clear()
+        self.disk.clear()
 
 
 def stream_of(state: SchedulerState) -> TaskStream:
@@ -185,9 +194,13 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
         kind_of = [0 if task is None else place_of[task.group] for task in tasks]
     else:
         kind_of = [0] * len(tasks)
+    disk = [
+        [start - offset_s, stop - offset_s, *more] for start, stop, *more in stream.disk.pop(ws, ())
+    ]
     stream.reports.append(
         StreamReport(
-            ws.name, ws.address, ws.host, offset_s, message, keys, kinds, options, kind_of
+            *(ws.name, ws.address, ws.host, offset_s),
+            *(message, keys, kinds, options, kind_of, disk),
         ),
         len(keys),
         sum(map(len, keys)) + sum(map(len, message.types)),
@@ -203,8 +216,23 @@ def on_attempts_running(
         stream.running[ws] = state.now, message
 
 
+def on_disk_times(state: SchedulerState, ws: WorkerHandle, message: m.DiskTimes) -> None:
+    """A worker reports when values have gone to disk, or have come back."""
+    stream = stream_of(state)
+    if not stream.is_on:
+        return
+    kept = stream.disk.setdefault(ws, [])
+    columns = message.ages_us, message.durations_us, message.nbytes, message.reads
+    for age_us, duration_us, nbytes, is_read in zip(*columns, strict=True):
+        start = state.now - age_us / 1e6
+        kept.append([start, start + duration_us / 1e6, nbytes, is_read])
+    del kept[:-MAX_DISK]
+
+
 def _forget_worker(state: SchedulerState, ws: WorkerHandle, departure: Departure) -> None:
-    stream_of(state).running.pop(ws, None)
+    stream = stream_of(state)
+    stream.running.pop(ws, None)
+    stream.disk.pop(ws, None)
 
 
 def _count_raised(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
@@ -355,6 +383,7 @@ def _drawn(report: StreamReport, skip: int) -> Info:
         "fetched_us": times.fetched_us[skip:],
         # [row, the type of what it raised]
         "raised": [[row, times.types[skip + row]] for row, raised in enumerate(failed) if raised],
+        "disk": [] if skip else report.disk,
     }
 
 
@@ -367,8 +396,10 @@ STREAM_INVARIANTS: Final[dict[str, Callable[[SchedulerState], Iterable[object]]]
     "nothing is kept that nobody wants": lambda s: unless(
         stream_of(s).is_on or not stream_of(s).reports.n_rows, stream_of(s).reports.n_rows
     ),
-    "running attempts are of workers that are here": lambda s: [
-        ws.name for ws in stream_of(s).running if s.workers.get(ws.peer) is not ws
+    "what workers report now is of workers that are here": lambda s: [
+        ws.name
+        for ws in (*stream_of(s).running, *stream_of(s).disk)
+        if s.workers.get(ws.peer) is not ws
     ],
     "the task stream counts its rows": lambda s: unless(
         stream_of(s).reports.n_rows == sum(len(one.keys) for one in stream_of(s).reports),
@@ -384,7 +415,11 @@ FEATURE: Final = Feature(
         "task_stream": Question(ask_task_stream, Level.CLIENT),
         "task_times": Question(ask_task_times),
     },
-    handlers={m.AttemptTimes: on_attempt_times, m.AttemptsRunning: on_attempts_running},
+    handlers={
+        m.AttemptTimes: on_attempt_times,
+        m.AttemptsRunning: on_attempts_running,
+        m.DiskTimes: on_disk_times,
+    },
     invariants=STREAM_INVARIANTS,
     worker_connected=(greet_worker,),
     attempts_erred=(_count_raised,),

@@ -23,6 +23,7 @@ def report(*keys, worker="w", **more):
         "arrived_us": [],
         "fetched_us": [],
         "raised": [],
+        "disk": [],
         **more,
     }
 

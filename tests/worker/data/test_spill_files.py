@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import time
 
 import numpy as np
 import pytest
@@ -229,3 +230,12 @@ def test_a_value_that_cannot_be_pickled_raises_its_error_and_leaves_no_piece(fil
         files.folder.write(1, [b"x" * LARGE, Unpicklable(error)], None)
     assert files.on_disk() == []
     assert files.folder.nbytes == 0
+
+
+def test_the_times_of_writing_and_reading_are_kept(files):
+    before = time.monotonic()
+    file = files.folder.write(1, b"x" * 1000, None)
+    file.read()
+    (written, *first), (read, *second) = files.folder.times
+    assert before <= written <= first[0] <= read <= second[0] <= time.monotonic()
+    assert (first[1:], second[1:]) == ([file.nbytes, False], [file.nbytes, True])

@@ -18,6 +18,7 @@ from ....protocol.wire.messages import (
     AttemptsFinished,
     AttemptsRunning,
     AttemptTimes,
+    DiskTimes,
     RecordTimes,
 )
 from ..events import ChunkDone
@@ -68,6 +69,26 @@ def running_report(
         return None
     attempts, threads, ages_us = map(list, zip(*rows, strict=True))
     return AttemptsRunning(attempts=attempts, threads=threads, ages_us=ages_us)
+
+
+def disk_report(
+    state: WorkerState, times: Iterable[tuple[float, float, int, bool]], now: float
+) -> DiskTimes | None:
+    """Return what to send about values that have gone to disk or come back, likewise.
+
+    Args:
+        state: of the worker.
+        times: (start, stop, bytes, whether they were read).
+        now: by the same clock.
+    """
+    if _RUNNING not in state.busy or not (rows := list(times)):
+        return None
+    return DiskTimes(
+        ages_us=[max(int((now - start) * 1e6), 0) for start, *_ in rows],
+        durations_us=[int((stop - start) * 1e6) for start, stop, *_ in rows],
+        nbytes=[nbytes for _, _, nbytes, _ in rows],
+        reads=[int(is_read) for *_, is_read in rows],
+    )
 
 
 def _report_times(state: WorkerState, event: ChunkDone, slot: Slot) -> None:

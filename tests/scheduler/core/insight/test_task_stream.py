@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.scheduler.builders import Board, graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
@@ -111,6 +113,35 @@ def test_attempts_that_run_are_known_until_they_have_ended():
     board.close(board.w)
     board.tick(100.0)
     assert running_of(board) == []
+
+
+def test_what_was_spilled_comes_with_the_next_attempts_of_its_worker():
+    board = Stream()
+    board.read(name="task_times", keep_s=10.0)
+    board.send(board.alice, graph("a b"))
+    columns = {"durations_us": [500_000], "nbytes": [100]}
+    board.send(board.w, m.DiskTimes(ages_us=[2_000_000], reads=[1], **columns))
+    start = board.now - 2.0
+    board.send(board.w, times(board.attempt("a")), times(board.attempt("b")))
+    info = board.read(name="task_times", keep_s=10.0).info
+    first, second = info["reports"]
+    [[began, ended, *more]] = first["disk"]
+    assert (began + first["offset_s"], ended - began) == pytest.approx((start, 0.5))
+    assert more == [100, 1]
+    assert second["disk"] == []
+
+
+def test_what_was_spilled_is_dropped_with_its_worker_and_while_nobody_looks():
+    board = Stream()
+    spilled = m.DiskTimes(ages_us=[0], durations_us=[1], nbytes=[1], reads=[0])
+    board.send(board.w, spilled)
+    assert not stream_of(board.state).disk
+    board.read(keep_s=10.0)
+    board.send(board.w, spilled)
+    assert len(stream_of(board.state).disk) == 1
+    board.close(board.w)
+    board.tick(100.0)
+    assert not stream_of(board.state).disk
 
 
 def test_a_report_of_running_attempts_is_dropped_while_nobody_looks():
@@ -329,6 +360,7 @@ def test_a_viewer_reads_what_a_picture_shows_and_neither_options_nor_results():
         "durations_us": [1000] * 3,
         "threads": [],
         "raised": [[1, "int"]],
+        "disk": [],
         **columns,
     }
     assert board.read().info["reports"][0]["kind_of"] == [0, 0, 0]

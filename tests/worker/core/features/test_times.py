@@ -8,10 +8,11 @@ from weft.protocol.wire.messages import (
     AttemptsFinished,
     AttemptsRunning,
     AttemptTimes,
+    DiskTimes,
     RecordTimes,
 )
 from weft.worker.core.events import ChunkDone, SchedulerLost, SessionOpened
-from weft.worker.core.features.times import LEAST_AGE_US, running_report
+from weft.worker.core.features.times import LEAST_AGE_US, disk_report, running_report
 from weft.worker.core.reports import LONGEST_S
 
 
@@ -169,3 +170,17 @@ def test_attempts_that_run_for_some_time_are_listed_while_that_is_wanted():
     assert running_report(worker.state, running[1:2]) is None
     worker.receive(RecordTimes(on=False))
     assert running_report(worker.state, running) is None
+
+
+def test_what_went_to_disk_and_came_back_is_reported_while_that_is_wanted():
+    worker = Hands()
+    times = [(1.0, 1.5, 10, False), (4.0, 4.25, 20, True)]
+    assert disk_report(worker.state, times, 5.0) is None
+    worker.receive(RecordTimes(on=True, running=True))
+    assert disk_report(worker.state, times, 5.0) == DiskTimes(
+        ages_us=[4_000_000, 1_000_000],
+        durations_us=[500_000, 250_000],
+        nbytes=[10, 20],
+        reads=[0, 1],
+    )
+    assert disk_report(worker.state, [], 5.0) is None
