@@ -23,6 +23,7 @@ from ..moves.transitions import (
     drop_attempt,
     enqueue,
     err,
+    free_resources,
     move,
     release_unneeded,
     stop_waiting,
@@ -175,7 +176,7 @@ def adopt(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool
     if task.state not in _ADOPTING or not may_go_on(state, task, row):
         return False
     move(state, task, PROCESSING)
-    del ws.zombies[attempt]
+    free_resources(ws, ws.zombies.pop(attempt))  # a twin has some
     task.worker, task.attempt, task.assigned = ws, attempt, state.now
     for adopted in state.features.adopted:
         adopted(state, task)

@@ -232,11 +232,11 @@ def test_each_call_has_its_own_multiple(board):
 # -- copies ----------------------------------------------------------------------------------------
 def copied(board: Board) -> tuple[int, int, int, int]:
     """Let `x` run twice; return both workers and the attempts there."""
-    client, a = board.client(), board.worker("a")
+    client, a = board.client(), board.worker("a", resources={"GPU": 1})
     learn(board, client, a)
-    board.send(client, shared("x", copied=True))
+    board.send(client, shared("x", copied=True, resources={"GPU": 1}))
     first = board.attempt("x")
-    b = board.worker("b")
+    b = board.worker("b", resources={"GPU": 1})
     out = board.tick(4.5)
     assert assigned(out, b) == {"x": board.attempt("x")}
     assert not dropped(out, a)
@@ -300,7 +300,7 @@ def test_both_attempts_of_a_cancelled_call_are_interrupted(board):
 
 def test_a_call_is_not_copied_again_before_twice_the_time(board):
     _, _, b, second = copied(board)
-    c = board.worker("c")
+    c = board.worker("c", resources={"GPU": 1})
     board.tick(5.5)
     assert (board.where("x"), board.attempt("x")) == (b, second)
     board.tick(2.0)
