@@ -94,7 +94,7 @@ def _look(state: SchedulerState) -> None:
             known_s = category.times.limit_s(multiple, LEAST_ENDED)
             limit_s = max(known_s, LEAST_RUN_S) * 2 ** n_aborted.get(task, 0)
             is_late = known_s and state.awake_s - since > limit_s
-            if is_late and not (ws.is_away or is_paused(state, task)):
+            if is_late and not (ws.is_away or state.awaits_peers or is_paused(state, task)):
                 late.append((task, attempt))
     unfinished = (PROCESSING, QUEUED, WAITING, NO_WORKER)
     stragglers.n_aborted = {t: n for t, n in n_aborted.items() if t.state in unfinished}

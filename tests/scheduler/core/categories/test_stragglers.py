@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from weft.protocol.wire import messages as m
-from weft.scheduler.core.categories.records import Stragglers, categories_of
+from weft.scheduler.core.categories.records import Stragglers, categories_of, make_category
 from weft.scheduler.core.categories.stragglers import LEAST_ENDED
 from weft.scheduler.core.interruption.interrupting import END_PROCESS_AFTER_S
+from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.recovery.records import recovery_of
 
 from ...builders import Board, assigned, dropped, finished, graph, sent_keys
@@ -227,6 +228,28 @@ def test_each_call_has_its_own_multiple(board):
     b = board.worker("b", nthreads=2)
     board.tick(5.0)
     assert (board.where("x"), board.where("y")) == (b, a)
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_nothing_is_begun_elsewhere_before_a_scheduler_that_was_started_again_has_its_peers(
+    is_copied,
+):
+    board = Board(away_s=30.0, expected=Members(("id of a", "id of gone"), ("alice",)))
+    board.state.first_attempt = board.state.next_attempt = 100
+    times = make_category(board.state, "fits").times
+    times.n_ended, times.sum_s = 20, 20.0
+    client = board.client("alice", last_epoch=6)
+    board.send(client, shared("x", copied=is_copied), m.Resubmitted())
+    a = board.come_back("a", last_epoch=6, running={"x": 1})
+    b = board.worker("b")
+    board.tick(4.5)
+    assert board.state.awaits_peers
+    assert board.where("x") == a
+    while board.state.awaits_peers:
+        board.pass_time(1.0)
+    board.pass_time(0.6)
+    assert board.where("x") == b
+    board.drop_rest()
 
 
 # -- copies ----------------------------------------------------------------------------------------
