@@ -68,7 +68,7 @@ study: $(VENV)/.ready-bench ## run the study of tasks, arrays and data frames, b
 conformance: $(VENV)/.ready-conformance ## run dask's own tests on the graph engines and a cluster, and Python's on weft.Executor; ARGS='--engine cluster'
 	@$(BIN)/python -m tests.conformance.run $(ARGS)
 
-chart: $(VENV)/.ready ## write the files of the Helm chart that are made from others
+chart: $(VENV)/.ready ## write the README of the Helm chart
 	@$(BIN)/python -m tests.helm.update
 
 # By way of the source archive, so that this is whole too. In a folder of its own: there, `import weft` can only mean
