@@ -1,4 +1,4 @@
-"""A scheduler and two clients that call its objects. A module may have a `board` of its own."""
+"""A scheduler, and clients that call its objects. A module may have a `board` of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from tests.scheduler.callers import Caller
 
 @pytest.fixture
 def board() -> Board:
-    return Board(client_lease_s=60.0)
+    return Board()
+
+
+@pytest.fixture
+def new() -> Board:
+    """A scheduler that follows another one, whose attempts were below 100."""
+    board = Board(away_s=5.0)
+    board.state.first_attempt = board.state.next_attempt = 100
+    return board
 
 
 @pytest.fixture

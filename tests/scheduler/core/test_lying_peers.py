@@ -15,14 +15,6 @@ from ..builders import Board, finished, graph
 BEFORE = 5
 
 
-@pytest.fixture
-def new() -> Board:
-    """A scheduler that follows another one, whose attempts were below 100."""
-    board = Board(away_s=5.0)
-    board.state.first_attempt = board.state.next_attempt = 100
-    return board
-
-
 def kept(*rows: tuple[str, int]) -> m.InventoryKept:
     keys, attempts = [key for key, _ in rows], [attempt for _, attempt in rows]
     return m.InventoryKept(keys=keys, attempts=attempts, nbytes=[8] * len(rows))

@@ -26,14 +26,6 @@ def board() -> Board:
     return Board(away_s=5.0)
 
 
-@pytest.fixture
-def new() -> Board:
-    """A scheduler that follows another one, whose attempts were below 100."""
-    board = Board(away_s=5.0)
-    board.state.first_attempt = board.state.next_attempt = 100
-    return board
-
-
 def test_the_table_of_cases_names_tests_that_exist():
     tests = Path(__file__).parents[2]
     named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", (tests / "README.md").read_text())

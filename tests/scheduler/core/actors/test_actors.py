@@ -13,11 +13,6 @@ from weft.scheduler.core.recovery.records import recovery_of
 from ...builders import Board, assigned, dropped, graph, inventory, sent_keys
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def actors(text: str, **options: object) -> m.SubmitTasks:
     """Tasks as `graph` makes them, all of which make actors."""
     message = graph(text, **options)

@@ -12,11 +12,6 @@ from weft.scheduler.core.state import SchedulerState
 from ...builders import Board, assigned, assignment, dropped, graph
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def keys(n: int, prefix: str = "k") -> str:
     return " ".join(f"{prefix}{i}" for i in range(n))
 

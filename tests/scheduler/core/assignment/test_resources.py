@@ -16,11 +16,6 @@ GPU = {"gpu": 1.0}
 COUNTS = {QUEUES_RESOURCES: True}
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def keys(n: int, prefix: str = "k") -> list[str]:
     return [f"{prefix}{i}" for i in range(n)]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.columns import MAX_SIZE
 from weft.protocol.wire.options import FIXED, MAX_THROUGHPUT
@@ -17,11 +15,6 @@ from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 from ...builders import Board, assignment, dropped, graph, sent_keys
 from .builders import MB, exceed, fits, given, learn, measured, worker
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
 
 
 def test_the_first_tasks_have_a_worker_of_their_own(board):

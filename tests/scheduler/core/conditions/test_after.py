@@ -18,11 +18,6 @@ from ...builders import Board, graph, sent_keys
 CANCEL = {"force": False, "reason": "by the user"}
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def after(**states: str) -> dict[str, list[list[str]]]:
     """Return the option for keys that stand as texts behind the states in which they are to end."""
     return {"conditions": [[how, key] for how, keys in states.items() for key in keys.split()]}

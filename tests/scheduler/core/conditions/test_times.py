@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.conditions.feature import LONGEST_LOOK_S
 from weft.scheduler.core.conditions.records import MOST_GONE, conditions_of, watched_of
@@ -12,11 +10,6 @@ from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 from ...builders import Board, graph, sent_keys
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
 
 
 def in_ms(board: Board, seconds: float) -> int:

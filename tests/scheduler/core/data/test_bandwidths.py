@@ -12,11 +12,6 @@ from weft.scheduler.core.records.peers import FETCH_NS_PER_MIB
 MIB = 1 << 20
 
 
-@pytest.fixture
-def board():
-    return Board()
-
-
 def report(board: Board, peer: int, mib: float, seconds: float) -> int:
     """Report the sums of a worker; return what a MiB takes it then, by the scheduler, in us."""
     status = m.WorkerStatus(

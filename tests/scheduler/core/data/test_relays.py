@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.data import relays
 
 from ...builders import Board, graph
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
 
 
 def fetch_from_two(board: Board) -> tuple[int, int, int]:

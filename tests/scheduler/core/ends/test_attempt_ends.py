@@ -13,11 +13,6 @@ from ...builders import Board, graph
 LOST = "finished; its result was lost later"
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def failed(board: Board, worker: int, key: str) -> None:
     (attempt,) = [a for a, t in board.state.workers[worker].processing.items() if t.key == key]
     failure = ["exception", key, b"", "ValueError", "no such thing", "", b""]

@@ -15,11 +15,6 @@ from ...builders import Board, Out, dropped, graph, sent_keys
 from .builders import gang, worker
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 class Two:
     """A gang of two that runs at two workers, and a third worker."""
 

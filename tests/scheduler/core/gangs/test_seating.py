@@ -19,11 +19,6 @@ from ...builders import Board, assigned, finished, graph
 from .builders import gang, seats_of, worker
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def test_all_are_assigned_at_one_moment_with_their_places(board):
     client, a, b = board.client(), worker(board, "a"), worker(board, "b")
     run = f"g-{board.state.next_attempt}"

@@ -18,11 +18,6 @@ from weft.scheduler.core.insight.info import describe_worker
 from ...builders import Board, Out
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def ask(board: Board, peer: int, to: str, name: str = "logs", request: int = 5) -> Out:
     return board.send(peer, m.Ask(request=request, name=name, arguments={"n": 1}, page="p", to=to))
 

@@ -15,11 +15,6 @@ from weft.scheduler.core.insight.metrics import count_unrunnable, count_workers,
 from weft.scheduler.core.records.prefixes import MAX_EARLY, MAX_SHOWN, OTHER
 
 
-@pytest.fixture
-def board():
-    return Board()
-
-
 def bucket_of(seconds: float) -> int:
     return next(i for i, bound in enumerate(BOUNDS_US) if seconds * 1e6 <= bound)
 

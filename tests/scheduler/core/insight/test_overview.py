@@ -15,11 +15,6 @@ from weft.scheduler.core.records import prefixes
 from weft.scheduler.core.records.prefixes import MAX_SEEN, MAX_SHOWN
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def functions(board: Board) -> dict[str, tuple[int, int, int, int]]:
     """Finished, failed, unfinished and processing tasks by function."""
     return {

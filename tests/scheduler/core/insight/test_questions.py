@@ -41,11 +41,6 @@ def pages(board: Board, peer: int, name: str, **arguments: object) -> list[dict[
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board()
-
-
-@pytest.fixture
 def viewer(board: Board) -> int:
     return board.connect(Role.VIEWER)
 

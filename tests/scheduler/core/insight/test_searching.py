@@ -8,12 +8,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.insight import searching
 
-from ...builders import Board, graph
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
+from ...builders import graph
 
 
 def search(board, text):

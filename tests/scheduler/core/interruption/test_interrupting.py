@@ -12,11 +12,6 @@ from weft.scheduler.core.interruption.interrupting import END_PROCESS_AFTER_S
 from ...builders import Board, finished, graph, sent_keys
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def cancel(*keys: str, force: bool = False) -> m.CancelKeys:
     return m.CancelKeys(keys=[*keys], force=force, reason="why", running=True)
 

@@ -15,19 +15,6 @@ from ...builders import Board, assignment, dropped, finished, graph, sent_keys
 LIMIT_US = 5_000_000
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
-@pytest.fixture
-def new() -> Board:
-    """A scheduler that follows another one, whose attempts were below 100."""
-    board = Board(away_s=5.0)
-    board.state.first_attempt = board.state.next_attempt = 100
-    return board
-
-
 def overdue(board: Board, peer: int, *attempts: int) -> dict[int, list[m.Message]]:
     message = m.AttemptsOverdue(attempts=[*attempts], timeouts_us=[LIMIT_US] * len(attempts))
     return board.send(peer, message)

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.interruption.withdrawing import withdrawals_of
 
 from ...builders import Board, finished, graph, sent_keys
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
 
 
 def withdraw(*keys: str) -> m.WithdrawKeys:

@@ -25,11 +25,6 @@ from weft.scheduler.core.upkeep.user_limits import user_limits_of
 from ...builders import Board, graph
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def ask(question: str, **arguments: object) -> m.Ask:
     return m.Ask(request=1, name=question, arguments=arguments)
 

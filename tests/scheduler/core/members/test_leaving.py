@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from weft.protocol.wire import messages as m
 
-from ...builders import Board, assigned, finished, graph, sent_keys
+from ...builders import assigned, finished, graph, sent_keys
 
 LEAVING = m.WorkerLeaving(reason="SIGTERM")
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
 
 
 def test_unstarted_tasks_of_a_leaving_worker_go_elsewhere_at_once(board):

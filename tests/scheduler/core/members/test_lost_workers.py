@@ -17,11 +17,6 @@ from weft.scheduler.core.reports.missing import MAX_UNREACHABLE_ROUNDS
 from ...builders import Board, assigned, dropped, finished, graph, sent_keys
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def test_a_lost_worker_s_work_is_placed_again_under_new_attempts(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")

@@ -21,11 +21,6 @@ from weft.scheduler.core.moves.eligibility import fill_class
 from ...builders import Board, assigned, graph, sent_keys
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def changes(out, peer):
     return [(x.n_workers, x.nthreads) for x in out.get(peer, []) if isinstance(x, m.ClusterChanged)]
 

@@ -6,15 +6,10 @@ from collections import Counter
 
 import pytest
 
-from tests.scheduler.builders import Board, graph
+from tests.scheduler.builders import graph
 from weft.protocol.rotation import user_of
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.insight.info import describe_client
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
 
 
 def keys(name: str, n: int) -> str:

@@ -21,11 +21,6 @@ LIMIT = 400 * MB
 LARGE = 20 * MB
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board(client_lease_s=60.0)
-
-
 def measure(board: Board, peer: int, nbytes: int) -> None:
     """Let a worker report the size of its process."""
     board.send(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.scheduler.builders import Board, Out, assigned, graph, sent_keys
 from weft.protocol.reported import OF_WORKERS, SPILLED_BYTES, SPILLS, n_numbers
 from weft.protocol.wire import messages as m
@@ -18,11 +16,6 @@ from weft.scheduler.core.memory.records import memory_of
 GIB = 1 << 30
 LIMIT = 4 * GIB
 MB = 1_000_000
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board(client_lease_s=60.0)
 
 
 def report(

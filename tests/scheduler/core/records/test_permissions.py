@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduler.builders import Board, graph
+from tests.scheduler.builders import graph
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.levels import Level
 from weft.protocol.wire.message import _REGISTRY, sent_by
@@ -79,8 +79,3 @@ def test_a_message_that_only_a_higher_level_may_send_is_denied_with_that_level(b
     assert board.states("a") == ["-"]
     assert board.refused() == []
     assert peer in board.state.roles
-
-
-@pytest.fixture
-def board():
-    return Board()

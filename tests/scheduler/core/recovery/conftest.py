@@ -1,4 +1,4 @@
-"""A scheduler with a past, and one that follows another."""
+"""A scheduler that waits for workers that are away."""
 
 from __future__ import annotations
 
@@ -10,11 +10,3 @@ from ...builders import Board
 @pytest.fixture
 def board() -> Board:
     return Board(away_s=5.0)
-
-
-@pytest.fixture
-def new() -> Board:
-    """A scheduler that follows another one, whose attempts were below 100."""
-    board = Board(away_s=5.0)
-    board.state.first_attempt = board.state.next_attempt = 100
-    return board

@@ -27,11 +27,6 @@ from weft.scheduler.core.recurring.feature import N_KEPT, recurring_of
 from ...builders import Board, function_id, graph, sent_keys
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def cron(expression: str = "* * * * * *", **changes: Any) -> dict[str, Any]:
     """Return the option `cron`; the clock of a board shows 1970."""
     plain = {"zone": "UTC", "since_ms": 0, "until_ms": 0, "overlap": "skip", "missed": "one"}

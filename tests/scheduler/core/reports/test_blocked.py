@@ -9,11 +9,6 @@ from weft.protocol.wire import messages as m
 from ...builders import Board, assigned, dropped, graph
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def learn(board: Board, client: int, worker: int, us: int) -> None:
     """Let a task of the function take this long, and be forgotten."""
     board.send(client, graph("known"))

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.insight.metrics import metrics
 from weft.scheduler.core.moves.transitions import MAX_FAILURES, MAX_JOINED_NBYTES
 
-from ...builders import Board, assigned, dropped, finished, graph, sent_keys
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
+from ...builders import assigned, dropped, finished, graph, sent_keys
 
 
 def test_small_results_ride_on_in_one_message_and_large_ones_are_located(board):

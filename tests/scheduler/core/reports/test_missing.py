@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.recovery.barrier import QUIET_S
@@ -11,11 +9,6 @@ from weft.scheduler.core.recovery.records import recovery_of
 from weft.scheduler.core.reports.missing import MAX_RETRY_PART
 
 from ...builders import Board, assigned, dropped, graph, sent_keys
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
 
 
 def test_a_copy_of_an_earlier_result_of_a_key_is_dropped(board):

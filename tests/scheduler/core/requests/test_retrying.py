@@ -11,11 +11,6 @@ from weft.scheduler.core.requests.retrying import MAX_AVOIDED, N_AT_ONCE, pause_
 from ...builders import Board, assignment, graph, sent_keys
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def retry(*keys: str) -> m.RetryKeys:
     return m.RetryKeys(request=5, keys=[*keys])
 

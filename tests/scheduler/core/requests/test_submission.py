@@ -19,11 +19,6 @@ from ...builders import (
 )
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board()
-
-
 def test_tasks_without_inputs_are_assigned_in_order_with_their_function_once(board):
     client, worker = board.client(), board.worker()
     out = board.send(client, graph("a b c"))

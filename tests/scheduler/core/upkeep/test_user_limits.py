@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.scheduler.builders import Board, function_id, graph
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.upkeep.user_limits import ROW_NBYTES, user_limits_of
 
 ARGS_NBYTES = len("args of x0")
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
 
 
 def limit(board: Board, *, tasks: int = 0, nbytes: int = 0) -> None:

@@ -10,12 +10,7 @@ from weft.protocol.wire.roles import Role
 from weft.scheduler.core.visitors import orders
 from weft.scheduler.core.visitors.orders import Orderer
 
-from ...builders import Board, graph
-
-
-@pytest.fixture
-def board() -> Board:
-    return Board()
+from ...builders import graph
 
 
 def ask(board, name, *keys):
