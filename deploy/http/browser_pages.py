@@ -231,7 +231,7 @@ class StreamPage(StatusPage):
 
 
 class StreamData(Page):
-    """The attempts since the last question of a browser, in columns (`attempt_columns.py`)."""
+    """The attempts since the last question of a browser, in columns of `protocol`."""
 
     async def answer(self) -> None:
         self.demand_token()

@@ -1,14 +1,15 @@
 """The script of the page of the live task stream: it reads, follows, and says what is pointed at.
 
-Pure. `stream_drawing.py` keeps the attempts and draws them; `protocol/timelines.py` has the axis,
-the wheel and the keys.
+Pure. `protocol/stream_drawing.py` keeps the attempts and draws them; `protocol/timelines.py` has
+the axis, the wheel and the keys.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from . import live_script, stream_drawing
+from ...protocol import stream_drawing
+from . import live_script
 
 _PAGE: Final = r"""
 (() => {

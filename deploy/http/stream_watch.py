@@ -14,8 +14,8 @@ import time
 from contextlib import aclosing
 from typing import Any, Final
 
+from ...protocol.attempt_columns import AttemptColumns, answer_of
 from ...protocol.ring import Ring
-from .attempt_columns import AttemptColumns, answer_of
 from .viewer import Viewer
 from .watching import SharedAnswer
 

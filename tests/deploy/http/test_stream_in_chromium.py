@@ -11,12 +11,12 @@ import pytest
 
 import weft
 from tests.browser import chromium
-from tests.deploy.http.columns import read
 from tests.deploy.http.serving import Pages
-from tests.deploy.http.test_attempt_columns import report
 from tests.deploy.http.test_in_chromium import CONTRASTS, UNNAMED
-from weft.deploy.http.attempt_columns import AttemptColumns, answer_of
+from tests.protocol.columns import read
+from tests.protocol.test_attempt_columns import report
 from weft.deploy.local.cluster import LocalCluster
+from weft.protocol.attempt_columns import AttemptColumns, answer_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 

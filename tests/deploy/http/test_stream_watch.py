@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.deploy.http.columns import read
 from tests.deploy.http.serving import Pages, pages_in_this_loop
-from tests.deploy.http.test_attempt_columns import report
+from tests.protocol.columns import read
+from tests.protocol.test_attempt_columns import report
 from weft.deploy.http import stream_watch
 from weft.deploy.http.stream_watch import StreamWatch
 from weft.protocol.ring import Ring

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.deploy.http.columns import read, rows_of
-from weft.deploy.http.attempt_columns import AttemptColumns, answer_of
+from tests.protocol.columns import read, rows_of
+from weft.protocol.attempt_columns import AttemptColumns, answer_of
 
 
 def report(*keys, worker="w", **more):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...protocol.timelines import LANE, N_COLOURS
+from .timelines import LANE, N_COLOURS
 
 #: Names and numbers of the script.
 _NUMBERS: Final = {
