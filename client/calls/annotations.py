@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from ...graphs.dask_graphs import as_mapping
 from ...protocol.errors import NotSupported, UnknownOption
+from ...protocol.values import tracing
 from ...protocol.values.exceptions import add_note
 from ...protocol.wire.columns import MAX_SPAN_TAGS
 from ...protocol.wire.options import KEYWORDS, NO_OPTIONS, TaskOptions
@@ -80,13 +81,14 @@ class AnnotatedOptions:
         """
         _check(active.items())
         self._tags = current_span()
+        self._trace = _current_trace()
         self._said = {name: active[name] for name in _ANNOTATED if name in active}
         for name, value in given.items():
             if value is not None and (value or DEFAULTS[name] is None):
                 self._said[name] = value
         self._of_tasks = of_tasks
         is_uniform = not any(map(callable, self._said.values()))
-        self.common = _make(self._said, None, self._tags) if is_uniform else None
+        self.common = self._make(self._said, None) if is_uniform else None
 
     @property
     def of_all(self) -> TaskOptions | None:
@@ -99,8 +101,12 @@ class AnnotatedOptions:
         if is_index:
             return self.of(key).changed(part_index=True)
         if annotations:
-            return _make({**self._said, **annotations}, key, self._tags)
-        return self.common or _make(self._said, key, self._tags)
+            return self._make({**self._said, **annotations}, key)
+        return self.common or self._make(self._said, key)
+
+    def _make(self, values: Mapping[str, Any], key: Any) -> TaskOptions:
+        options = _make(values, key, self._tags)
+        return options.changed(trace=self._trace) if self._trace else options
 
 
 def options_of_keywords(
@@ -126,6 +132,7 @@ def options_of_keywords(
         and not allow_other_workers
         and conditions is NO_CONDITIONS
         and not current_span()
+        and tracing.inject is None
         and not (_DASK in sys.modules and active_annotations())
     ):
         return NO_OPTIONS
@@ -156,6 +163,10 @@ def conditions_of_keywords(
     return NO_CONDITIONS if found == NO_CONDITIONS else found
 
 
+def _current_trace() -> list[str]:
+    return [] if tracing.inject is None else tracing.inject()
+
+
 def options_of_call(**given: Any) -> TaskOptions | AnnotatedOptions:
     """Return the options of a call, completed by those of the context.
 
@@ -169,10 +180,10 @@ def options_of_call(**given: Any) -> TaskOptions | AnnotatedOptions:
     active = active_annotations() if _DASK in sys.modules else None
     if not active:
         options = make_options(given)
-        tags = current_span()
-        if not tags:
-            return options
-        return _default_in(tags) if options is NO_OPTIONS else options.changed(span=[*tags])
+        if tags := current_span():
+            options = _default_in(tags) if options is NO_OPTIONS else options.changed(span=[*tags])
+        trace = _current_trace()
+        return options.changed(trace=trace) if trace else options
     return AnnotatedOptions(given, active, {})
 
 

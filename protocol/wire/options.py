@@ -47,6 +47,8 @@ Options = list[dict[str, Any]]  #: the schema of what messages carry; {} = all d
 MAX_PRIORITY: Final = 9999
 #: Size of the data of `meta=`: texts count in UTF-8, and each item 64 more.
 MAX_META_NBYTES: Final = 2048
+#: What all texts of the context of a trace may have, in characters.
+MAX_TRACE_CHARS: Final = 4096
 #: The most conditions of a task on how others have ended.
 MAX_CONDITIONS: Final = 10_000
 #: The most tasks that start at the same time.
@@ -209,6 +211,14 @@ def _check_span(value: Any, buffers: list[Any]) -> list[str]:
     return tags
 
 
+def _check_trace(value: Any, buffers: list[Any]) -> list[str]:
+    """Check names and values in turn."""
+    texts: list[str] = CHECKS["Texts"](value, buffers)
+    if len(texts) % 2 or sum(map(len, texts)) > MAX_TRACE_CHARS:
+        raise ValueError(f"names and values of at most {MAX_TRACE_CHARS} characters are expected")
+    return texts
+
+
 def _check_meta(value: Any, _buffers: list[Any]) -> Any:
     """Check plain data; return a copy, which does not change on its way."""
     return _plain(value, 0, [MAX_META_NBYTES])
@@ -342,6 +352,8 @@ class TaskOptions(_Given):
     )
     #: made with each assignment of one of a category: the bytes that it may use
     allotted_nbytes: int = option(_check_size, default=0, column="allotted_nbytes")
+    #: the context of a trace in which it was submitted; see `protocol/values/tracing.py`
+    trace: Sequence[str] = option(_check_trace, default=(), column="traces")
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TaskOptions:

@@ -22,11 +22,13 @@ from ...protocol.values.serialize import futures_met, loads, loads_arguments
 from ...protocol.wire.failure import Failure
 from ...protocol.wire.messages import OWN_PROCESS
 from ..context import TaskHost, WorkerContext, set_worker
+from ..core.features.traces import TracedFunction
 from ..core.tasks import WorkerFunction, WorkerTask
 from ..data.packing import pack_result, short_type_name
 from ..slots.coroutines import as_call
 from ..slots.failing import failure_of
 from ..slots.interrupting import TaskInterrupted
+from ..slots.tracing import in_span
 from .link import Link, as_blob, as_plain
 from .measuring import MEASURED, CallMeter
 from .output import ChildOutput, flush
@@ -138,6 +140,9 @@ class _Child:
         here.task = task
         try:
             function = task.function.call or self._load(task.function)
+            if call["trace"]:
+                traced = TracedFunction(task, call["trace"])
+                function = in_span(function, traced, self._context.name)
             args, kwargs = loads_arguments(
                 as_blob(call["args"], is_kept=False), [*map(_load_input, call["inputs"])]
             )

@@ -25,6 +25,7 @@ from ...protocol.values.sizeof import sizeof
 from ...protocol.wire.messages import OWN_PROCESS, WANTED
 from ...protocol.wire.payload import Blob, blob_nbytes
 from ..core.events import ChunkDone
+from ..core.features.traces import TracedFunction
 from ..core.tasks import usage_of
 from ..data.packing import (
     RIDE_ALONG_BYTES,
@@ -360,6 +361,7 @@ class IsolatingExecutor(TaskExecutor):
             "key": task.key,
             "attempt": task.attempt,
             "together": getattr(task, "together", None),
+            "trace": function.trace if isinstance(function, TracedFunction) else None,
             "function": function.id,
             "function_blob": as_plain(function.blob) if is_new else None,
             "args": as_plain(task.args),

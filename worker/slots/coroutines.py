@@ -53,6 +53,14 @@ def as_call(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def called(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of which `as_call` has made this."""
+    if isinstance(call, functools.partial) and call.func is run_coroutine:
+        found: Callable[..., Any] = call.args[0]
+        return found
+    return call
+
+
 def run_coroutine(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run a coroutine function to its end, as `asyncio.run` does; return its result."""
     awaits = Awaits()

@@ -48,6 +48,7 @@ from ..core.events import (
 )
 from ..core.features.output import CatchOutput
 from ..core.features.times import records_times
+from ..core.features.traces import TracedFunction
 from ..core.seats import MAX_BLOCKED
 from ..core.state import WorkerState
 from ..core.tasks import WorkerFunction, WorkerTask
@@ -60,6 +61,7 @@ from .interrupting import Interrupts, SlotGate, TaskInterrupted, closed_here, me
 from .seats import SlotSeat
 from .slot_reading import SlotReading
 from .started import StartedRecord
+from .tracing import in_span
 
 if TYPE_CHECKING:
     from ..data.spilling import Spiller
@@ -221,13 +223,9 @@ class TaskExecutor:
 
     def lookup(self, keys: list[str]) -> list[tuple[str, int, int]]:
         """Return key, attempt and nbytes of those keys whose values are in the store."""
-        found = []
         with self._lock:
-            for key in keys:
-                record = self.state.by_key.get(key)
-                if record is not None and record.state == "memory":
-                    found.append((key, record.attempt, record.nbytes))
-        return found
+            records = [self.state.by_key.get(key) for key in keys]
+            return [(x.key, x.attempt, x.nbytes) for x in records if x and x.state == "memory"]
 
     def counts(self) -> tuple[int, int, int, int]:
         """Return the numbers of tasks that run, are ready or wait, and of copies to be fetched."""
@@ -584,6 +582,8 @@ class TaskExecutor:
 
     def _load(self, function: WorkerFunction) -> Callable[..., Any]:
         """Unpickle a function, once. One that fails is tried again by the next task."""
+        if isinstance(function, TracedFunction):
+            return in_span(self._load(function.of), function, self.context.name)
         with self._load_lock:
             if function.call is None:
                 if function.blob is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import traceback
@@ -16,11 +15,12 @@ from ...protocol.values.serialize import function_name, loads_arguments
 from ...protocol.wire.failure import Failure, interrupted, reschedule
 from ..core.events import WorkerEvent
 from ..core.features.memory import ValueLost
+from ..core.features.traces import TracedFunction
 from ..core.tasks import WorkerTask
 from ..data.parts_lost import PartsGone
 from ..data.spill_files import GoneValue
 from ..data.store import Store
-from .coroutines import run_coroutine
+from .coroutines import called
 from .interrupting import IN_PLACE_OF, Interrupts, TaskInterrupted, closed_here
 
 logger: Final = logging.getLogger("weft.worker")
@@ -117,9 +117,8 @@ def _what_could_not_be_read(error: BaseException, task: WorkerTask, load: CodeTy
 
 
 def _called_name(task: WorkerTask) -> str:
-    call = task.function.call
+    function = task.function
+    call = function.of.call if isinstance(function, TracedFunction) else function.call
     if call is None:  # another thread has had functions unpickled again
         return "a function"
-    if isinstance(call, functools.partial) and call.func is run_coroutine:
-        call = call.args[0]
-    return function_name(call)
+    return function_name(called(call))

@@ -36,6 +36,7 @@ WANTED_LARGE = 2
         "timeouts_us",
         "gangs",
         "allotted_nbytes",
+        "traces",
     ),
     tables=(
         ("functions", "function_blobs", "function_clients", "function_options"),
@@ -55,7 +56,8 @@ class AssignTasks(Message):
     scheduler. `timeouts_us` is how long each may run. Of the options of the rows that point to a
     function, `function_options` has `resources`, if there are any. `gangs` has the name of a gang,
     the rank in it, and the addresses of the workers of all its tasks. What a row uses that has
-    `allotted_nbytes` is measured, and reported if it is more.
+    `allotted_nbytes` is measured, and reported if it is more. `traces` has the context in which a
+    row was submitted, that of its span.
     """
 
     functions: Ids
@@ -82,6 +84,7 @@ class AssignTasks(Message):
     function_options: Options = field(default_factory=list)  #: empty if no row has any
     gangs: KeyLists = field(default_factory=list)  #: empty if no row is one of a gang
     allotted_nbytes: Sizes = field(default_factory=list)  #: 0 = not measured; empty if none is
+    traces: KeyLists = field(default_factory=list)  #: names and values in turn; empty if none has
 
 
 @message(49, to=WORKERS, columns=("attempts",))

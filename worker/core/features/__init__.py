@@ -20,6 +20,7 @@ from . import (
     puts,
     timeouts,
     times,
+    traces,
 )
 
 __all__ = ["FEATURES"]
@@ -35,4 +36,5 @@ FEATURES: Final[tuple[WorkerFeature, ...]] = (
     puts.FEATURE,
     timeouts.FEATURE,
     times.FEATURE,
+    traces.FEATURE,
 )
