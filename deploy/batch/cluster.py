@@ -15,10 +15,12 @@ import time
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any, ClassVar, Final
 
 from ...client.modes import Mode
 from ...protocol.durations import Duration
+from ...protocol.wording import did_you_mean
 from ..jobs.arguments import check_text, texts_of
 from ..jobs.cluster import JobCluster
 from ..jobs.ledger import JobState
@@ -44,7 +46,7 @@ class BatchCluster(JobCluster[Mode]):
 
     Args:
         n_workers: number of workers at the start; whole jobs are started.
-        cores: of each job, all on one machine.
+        cores: of each job, all on one machine; it must be given.
         processes: worker processes of each job; None = one for each core.
         memory: of each job, divided among its processes: bytes, or like "16GB"; None = what the
             batch system gives.
@@ -62,6 +64,7 @@ class BatchCluster(JobCluster[Mode]):
             `dashboard_address`, `python`, `worker_extra_args`, `name`, `asynchronous` and others.
 
     Raises:
+        TypeError: there is no such argument, or `cores` is missing.
         ConfigError: an argument is invalid.
         BatchSystemError: the batch system is not there, or has refused the first jobs.
     """
@@ -72,7 +75,7 @@ class BatchCluster(JobCluster[Mode]):
         self,
         n_workers: int = 0,
         *,
-        cores: int,
+        cores: int | None = None,
         processes: int | None = None,
         memory: str | int | None = None,
         walltime: Duration | None = "1h",
@@ -86,6 +89,8 @@ class BatchCluster(JobCluster[Mode]):
         shebang: str = "#!/bin/bash",
         **options: Any,
     ) -> None:
+        self._check_names(cores, options)
+        assert cores is not None
         texts = {"queue": queue, "account": account, "resource_spec": resource_spec}
         for name, text in texts.items():
             if text is not None:
@@ -112,6 +117,18 @@ class BatchCluster(JobCluster[Mode]):
             walltime=walltime,
             **options,
         )
+
+    def _check_names(self, cores: int | None, options: Iterable[str]) -> None:
+        """Raise TypeError for an option that does not exist, or else for cores that are missing."""
+        kind = type(self).__name__
+        calls = signature(BatchCluster), signature(JobCluster)
+        known = [name for call in calls for name in call.parameters if name != "options"]
+        for name in options:
+            if name not in known:
+                hint = did_you_mean(name, known, "{}=", f"see help(weft.deploy.{kind})")
+                raise TypeError(f"{kind} has no option {name}=; {hint}")
+        if cores is None:
+            raise TypeError(f"{kind} needs the number of cores of each job: {kind}(cores=8)")
 
     def job_script(self, names: Sequence[str] = ()) -> str:
         """Return the script of a job, or of an array of them."""

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from weft.deploy.batch.cluster import SlurmCluster
 from weft.deploy.batch.grid_engine import GRID_ENGINE
 from weft.deploy.batch.lsf import LSF
 from weft.deploy.batch.pbs import PBS
@@ -305,3 +306,17 @@ def test_sizes_and_times_are_rounded_up():
 
 def test_an_error_of_several_lines_is_told_in_one():
     assert lines_of("Unable to run job: no queue\nExiting.\n") == "Unable to run job: no queue"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"cors": 3}, "SlurmCluster has no option cors=; did you mean cores=?"),
+        ({"cores": 3, "wall_time": "1h"}, "no option wall_time=; did you mean walltime=?"),
+        ({"cores": 3, "nosuch": 1}, "no option nosuch=; see help.weft.deploy.SlurmCluster"),
+        ({}, r"SlurmCluster needs the number of cores of each job: SlurmCluster.cores=8"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_refused_with_advice(given, text):
+    with pytest.raises(TypeError, match=text):
+        SlurmCluster(**given)
