@@ -57,3 +57,20 @@ def walltime_of(value: Duration) -> float:
         raise ConfigError(f"{value!r} is not hours:minutes:seconds, nor like '2h'", "walltime")
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + float(seconds)
+
+
+def lifetime_of(walltime_s: float | None, grace_s: float) -> float | None:
+    """Return how long the workers of a job live, None = as long as they like.
+
+    Raises:
+        ConfigError: they have no time.
+    """
+    if walltime_s is None:
+        return None
+    if walltime_s < 3 * grace_s:
+        raise ConfigError(
+            f"{walltime_s:g} s leave the workers no time: they leave two grace periods of "
+            f"{grace_s:g} s before the end; give a longer walltime= or a shorter grace=",
+            "walltime",
+        )
+    return walltime_s - 2 * grace_s

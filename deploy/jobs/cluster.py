@@ -45,7 +45,7 @@ from ...protocol.settings.kinds import parse_bytes
 from .. import settings
 from ..cluster import Cluster
 from ..processes.in_thread import in_thread
-from .arguments import choose_name, texts_of, walltime_of
+from .arguments import choose_name, lifetime_of, texts_of, walltime_of
 from .errors import JobsFailed, JobsNotReady
 from .leaving import let_leave
 from .ledger import JobState, Ledger, WorkerJob
@@ -149,7 +149,7 @@ class JobCluster(Cluster[Mode]):
             self.memory_limit = self.job_memory // self.processes
             self.grace_s = seconds_of(grace, "grace")
             self.walltime_s = None if walltime is None else walltime_of(walltime)
-            self._check_walltime()
+            self._lifetime_s = lifetime_of(self.walltime_s, self.grace_s)
             self._poll_s = seconds_of(poll_interval, "poll_interval", 0.05)
             if host is not None and interface is not None:
                 raise ConfigError("give host= or interface=, not both", "interface")
@@ -167,7 +167,7 @@ class JobCluster(Cluster[Mode]):
         self._folder = Path()
         #: Where jobs write their logs.
         self.logs_folder = Path()
-        self._ledger = Ledger(self.processes)
+        self._ledger = Ledger(self.processes, self._lifetime_s, self._poll_s)
         #: Held while the ledger is used; jobs are started and ended outside of it.
         self._lock = threading.Lock()
         self._watch: JobWatch | None = None
@@ -207,8 +207,8 @@ class JobCluster(Cluster[Mode]):
         """Return the command that runs the workers of a job, on any machine, until they end."""
         command = [self._python, "-m", "weft", "worker", "--name", name]
         command += ["--connection-file", str(self.connection_file), *self.worker_options()]
-        lifetime_s = self._lifetime_s()
-        return command if lifetime_s is None else [*command, "--lifetime", f"{lifetime_s:g}s"]
+        life_s = self._lifetime_s
+        return command if life_s is None else [*command, "--lifetime", f"{life_s:g}s"]
 
     def worker_options(self) -> list[str]:
         """Return the options of `weft worker` that all jobs share."""
@@ -229,20 +229,6 @@ class JobCluster(Cluster[Mode]):
         return self._folder / "worker.json"
 
     # --- Starting -------------------------------------------------------------------------------
-
-    def _check_walltime(self) -> None:
-        lifetime_s = self._lifetime_s()
-        if lifetime_s is not None and lifetime_s < self.grace_s:
-            raise ConfigError(
-                f"{self.walltime_s:g} s leave the workers no time: they leave two grace periods "
-                f"of {self.grace_s:g} s before the end; give a longer walltime= or a shorter "
-                "grace=",
-                "walltime",
-            )
-
-    def _lifetime_s(self) -> float | None:
-        """Return how long workers live, None = as long as they like."""
-        return None if self.walltime_s is None else self.walltime_s - 2 * self.grace_s
 
     def _start(self) -> None:
         try:
@@ -268,8 +254,9 @@ class JobCluster(Cluster[Mode]):
             )
             self.status = "running"
             _open_clusters.add(self)
-            if self._n_at_start:
-                self._jobs.begin(self._jobs_for(self._n_at_start))
+            if n_jobs := self._jobs_for(self._n_at_start):
+                self._jobs.hold(n_jobs)
+                self._jobs.begin(n_jobs)
         except BaseException:
             self._close(0.5)
             raise
@@ -333,6 +320,8 @@ class JobCluster(Cluster[Mode]):
 
     async def _scale_jobs(self, client: Any, n: int, losses: str) -> dict[str, Any]:
         """Have jobs for `n` workers; return what becomes of workers that are too many."""
+        n_held = self._jobs_for(n) if self._adaptation is None else 0
+        await in_thread(lambda: self._jobs.hold(n_held))
         await self._recount(client)
         with self._lock:
             n_fewer = len(self._ledger.counting()) - self._jobs_for(n)
@@ -363,7 +352,8 @@ class JobCluster(Cluster[Mode]):
 
         Jobs that wait are cancelled first. Then whole jobs end whose end costs least: their workers
         finish what they run, give away what only they have, and leave. A job is kept if the others
-        have no room for that, which is logged. An adaptation ends.
+        have no room for that, which is logged. An adaptation ends. Until the next call, jobs that
+        end by their time limit are replaced.
 
         Args:
             n: the number of workers.
@@ -417,6 +407,7 @@ class JobCluster(Cluster[Mode]):
                 maximum = settings.check_count(maximum_jobs, "maximum_jobs") * self.processes
         with self._lock:
             self._ledger.failures.clear()
+            self._ledger.hold(0)
         return super().adapt(minimum, maximum, **options)
 
     # --- Waiting ----------------------------------------------------------------------------------

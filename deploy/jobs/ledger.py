@@ -5,11 +5,13 @@ with, and an id of the system that runs it. What that system reports of a job co
 and the workers that have joined by `note_workers`.
 
 A job *counts* as long as it will bring workers, or has them: until it has ended, is being ended, or
-all its workers have left. It is replaced only by a call that scales.
+all its workers have left. One that has ended by its time limit is replaced while a number of jobs
+is held (`n_held`); any other only by a call that scales.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -60,6 +62,7 @@ class WorkerJob:
         workers: {name: (address, supervisor)} of those that are in the cluster and do not leave.
         has_joined: a worker of it was seen in the cluster.
         is_ending: this cluster has asked for its end.
+        began: when it was first seen to run; None = it was not.
     """
 
     id: str
@@ -68,6 +71,7 @@ class WorkerJob:
     workers: dict[str, tuple[str, str]] = field(default_factory=dict)
     has_joined: bool = False
     is_ending: bool = False
+    began: float | None = None
 
     @property
     def counts(self) -> bool:
@@ -87,10 +91,26 @@ class WorkerJob:
 
 
 class Ledger:
-    """All jobs of a cluster; `n_processes` is how many workers each has."""
+    """All jobs of a cluster.
 
-    def __init__(self, n_processes: int) -> None:
+    Args:
+        n_processes: how many workers each has.
+        lifetime_s: how long workers live, after which their job ends; None = there is no limit.
+        poll_s: how late a change of a job may be seen.
+    """
+
+    def __init__(
+        self, n_processes: int, lifetime_s: float | None = None, poll_s: float = 0.0
+    ) -> None:
         self.n_processes = n_processes
+        #: A job that ends when it was seen for so long has ended by its time limit.
+        self._expired_s = (
+            math.inf if lifetime_s is None else max(lifetime_s - poll_s, lifetime_s / 2)
+        )
+        #: The number of jobs up to which expired ones are replaced; 0 = none are.
+        self.n_held = 0
+        #: Expired jobs that have not been replaced.
+        self._n_expired = 0
         #: {id: job} of those that have not ended, oldest first
         self.jobs: dict[str, WorkerJob] = {}
         #: the latest ones that have
@@ -108,9 +128,10 @@ class Ledger:
         """Add jobs that were started."""
         assert len(names) == len(ids), "each job has an id"
         self.jobs |= {job: WorkerJob(job, name) for name, job in zip(names, ids, strict=True)}
+        self._n_expired = max(0, self._n_expired - len(ids))
 
-    def note(self, states: Mapping[str, JobState]) -> list[WorkerJob]:
-        """Note what the system reports; return the jobs that have ended since the last time.
+    def note(self, states: Mapping[str, JobState], now: float = 0.0) -> list[WorkerJob]:
+        """Note what the system reports now; return the jobs that have ended since the last time.
 
         A job of which it reports nothing is as it was.
         """
@@ -122,6 +143,8 @@ class Ledger:
             if state.failed is None:
                 state = replace(state, failed=not job.has_joined)
             job.state = state
+            if state.phase == "running" and job.began is None:
+                job.began = now
             if state.phase == "ended":
                 del self.jobs[job_id]
                 job.workers.clear()
@@ -130,7 +153,21 @@ class Ledger:
         for job in over:
             if job.state.failed and not job.is_ending and not job.has_joined:
                 self.failures.append(job)
+            is_old = job.began is not None and now - job.began >= self._expired_s
+            self._n_expired += is_old and not job.is_ending
         return over
+
+    def hold(self, n: int) -> None:
+        """Have expired jobs replaced from now on, up to so many jobs; 0 = none."""
+        self.n_held = n
+        self._n_expired = 0
+
+    @property
+    def n_to_replace(self) -> int:
+        """The number of jobs to be started in the place of expired ones."""
+        if self.has_given_up:
+            return 0
+        return max(0, min(self._n_expired, self.n_held - len(self.counting())))
 
     def note_workers(self, workers: Mapping[str, tuple[str, str]]) -> None:
         """Note which workers are in the cluster and do not leave: {name: (address, supervisor)}."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from ...protocol.errors import ConfigError, WeftError
 from ...protocol.host.exits import describe_exit
+from ...protocol.wording import counted
 from ..processes.child import Child
 from .ledger import JobState, Ledger, WorkerJob
 
@@ -75,11 +77,30 @@ class JobWatch:
         with self._acting:
             if self._is_closed:
                 raise ConfigError(f"{self._name} is closed; make a new cluster")
+            self._start(n)
+        self._look_soon()
+
+    def _start(self, n: int) -> None:
+        with self._lock:
+            names = self._ledger.names(self._name, n)
+        ids = [str(one) for one in self._source.start_jobs(names)]
+        with self._lock:
+            self._ledger.add(names, ids)
+
+    def hold(self, n: int) -> None:
+        """Replace jobs that end by their time limit from now on, up to so many; 0 = none."""
+        with self._acting, self._lock:  # no job is being replaced
+            self._ledger.hold(n)
+
+    def _replace(self) -> None:
+        """Start jobs in the place of those that have ended by their time limit."""
+        with self._acting:
             with self._lock:
-                names = self._ledger.names(self._name, n)
-            ids = [str(one) for one in self._source.start_jobs(names)]
-            with self._lock:
-                self._ledger.add(names, ids)
+                n = 0 if self._is_closed else self._ledger.n_to_replace
+            if not n:
+                return
+            _log.info("%s: %s at the time limit, replaced", self._name, counted(n, "job"))
+            self._start(n)
         self._look_soon()
 
     def cancel(self, jobs: Iterable[WorkerJob]) -> None:
@@ -122,12 +143,13 @@ class JobWatch:
                 return
             try:
                 self._look()
+                self._replace()
                 complaint = ""
             except Exception as error:
                 if str(error) != complaint:  # it is the same at each look
                     complaint = str(error)
                     _log.warning(
-                        "%s cannot look at its jobs: %s",
+                        "%s cannot look at its jobs, or replace them: %s",
                         self._name,
                         complaint,
                         extra={"code": "jobs-unknown"},
@@ -145,7 +167,7 @@ class JobWatch:
                 return
             states = self._source.job_states(jobs)
         with self._lock:
-            over = self._ledger.note(states)
+            over = self._ledger.note(states, time.monotonic())
             stuck = {job.state.hint: job for job in self._ledger.jobs.values() if job.state.hint}
         for job in over:
             if job.is_ending or not job.state.failed:

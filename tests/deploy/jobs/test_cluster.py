@@ -79,6 +79,18 @@ def test_a_cluster_adapts_in_whole_jobs(cluster):
     cluster.scale(0)
 
 
+def test_a_job_that_ends_by_its_time_limit_is_replaced_until_another_number_is_wanted(tmp_path):
+    limits = {"walltime": "6s", "grace": "1s"}  # workers leave after 4 s
+    with own_cluster(tmp_path, **limits) as cluster, weft.Client(cluster) as client:
+        cluster.scale(1)
+        wait_until(lambda: len(cluster.processes_by_id) >= 3, 60, "jobs in the place of others")
+        assert client.submit(abs, -1).result(timeout=60) == 1
+        cluster.scale(0)
+        n = len(cluster.processes_by_id)
+        wait_until(lambda: "no jobs" in repr(cluster), 60, "the end of all jobs")
+        assert len(cluster.processes_by_id) == n
+
+
 def test_workers_that_cannot_come_end_the_wait_with_the_reason_and_the_log(tmp_path, caplog):
     with own_cluster(tmp_path, worker_extra_args=["--nosuch"]) as cluster:
         cluster.scale(1)

@@ -106,3 +106,73 @@ def test_problems_name_the_jobs_that_failed_and_the_first_that_wait():
         "job 4 (c-4) waits",
         "and 2 more jobs that wait",
     ]
+
+
+OVER = JobState("ended")
+
+
+def holding(n_jobs: int, n_held: int) -> Ledger:
+    """Return a ledger of jobs that run, and whose workers live for 60 s."""
+    ledger = Ledger(1, lifetime_s=60.0, poll_s=10.0)
+    ledger.add(ledger.names("c", n_jobs), [str(i) for i in range(1, n_jobs + 1)])
+    ledger.hold(n_held)
+    ledger.note({str(i): RUNNING for i in range(1, n_jobs + 1)}, 100.0)
+    return ledger
+
+
+@pytest.mark.parametrize(("now", "n"), [(120.0, 0), (149.0, 0), (150.0, 1), (161.0, 1)])
+def test_a_job_that_ends_after_the_lifetime_of_its_workers_is_replaced(now, n):
+    ledger = holding(2, 2)
+    ledger.note({"1": OVER}, now)
+    assert ledger.n_to_replace == n
+
+
+def test_a_job_that_its_system_ends_by_the_limit_is_replaced_too():
+    ledger = holding(2, 2)
+    ledger.note({"1": JobState("ended", "the time limit", failed=True)}, 180.0)
+    assert ledger.n_to_replace == 1
+
+
+def test_a_job_is_replaced_once():
+    ledger = holding(2, 2)
+    ledger.note({"1": OVER}, 160.0)
+    ledger.add(ledger.names("c", 1), ["3"])
+    assert ledger.n_to_replace == 0
+    ledger.note({"2": OVER}, 161.0)
+    assert ledger.n_to_replace == 1
+
+
+def test_a_job_that_this_cluster_has_ended_is_not_replaced():
+    ledger = holding(2, 2)
+    ledger.jobs["1"].is_ending = True
+    ledger.note({"1": OVER}, 160.0)
+    assert ledger.n_to_replace == 0
+
+
+@pytest.mark.parametrize("n_held", [0, 1])
+def test_no_more_jobs_are_started_than_are_held(n_held):
+    ledger = holding(2, n_held)
+    ledger.note({"1": OVER}, 160.0)
+    assert ledger.n_to_replace == 0
+
+
+def test_what_has_expired_before_a_number_is_held_is_not_replaced():
+    ledger = holding(2, 2)
+    ledger.note({"1": OVER}, 160.0)
+    ledger.hold(2)
+    assert ledger.n_to_replace == 0
+
+
+def test_jobs_without_a_lifetime_are_not_replaced():
+    ledger = ledger_of(1)
+    ledger.hold(1)
+    ledger.note({"1": RUNNING}, 100.0)
+    ledger.note({"1": OVER}, 1e6)
+    assert ledger.n_to_replace == 0
+
+
+def test_nothing_is_replaced_after_failures_in_a_row():
+    ledger = holding(MAX_FAILURES, MAX_FAILURES)
+    failed = JobState("ended", "exit code 1", failed=True)
+    ledger.note({str(i): failed for i in range(1, MAX_FAILURES + 1)}, 160.0)
+    assert ledger.n_to_replace == 0
