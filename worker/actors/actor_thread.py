@@ -184,6 +184,8 @@ class ActorThread:
         #: the event loop of an actor with coroutine functions
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event
+        #: The class of the object, once that is made.
+        self.cls: type
         self._made_object: Any = None
         self._connection: Connection
         self._rows: deque[tuple[int, str, Blob | None]] = deque()
@@ -201,7 +203,9 @@ class ActorThread:
         """Make the object, on a thread of its own; wait for that. Raise what it raises."""
         own = copy.copy(context)
         self._output = context.output
-        body = self._run_loop if has_coroutines(cls) else self._run
+        # What a function will make is not known.
+        has_loop = not isinstance(cls, type) or has_coroutines(cls)
+        body = self._run_loop if has_loop else self._run
         self.thread = threading.Thread(
             target=self._live,
             args=(body, [(cls, args, kwargs, own)]),
@@ -339,6 +343,7 @@ class ActorThread:
                 on_interrupts_here(self._gate)
                 self._gate.open()
                 made = cls(*args, **kwargs)
+                self.cls = type(made)
             finally:
                 self._gate.close()
                 on_interrupts_here(None)

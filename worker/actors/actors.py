@@ -104,17 +104,16 @@ class Actors:
         self._actors[secret] = actor  # first: who ends all actors finds it
         try:
             actor.make(cls, args, kwargs, context)
-            return self._made(cls, secret, context)
+            return self._made(actor.cls, secret, context)
         except BaseException:  # also an interrupt of this thread when the object was made already
             self._end(secret)
             raise
 
-    def _made(self, cls: Any, secret: str, context: WorkerContext) -> StoredActor:
+    def _made(self, cls: type, secret: str, context: WorkerContext) -> StoredActor:
         cell = _Cell()
         weakref.finalize(cell, self._end, secret).atexit = False
-        name = getattr(cls, "__name__", type(cls).__name__)
         info = ActorInfo(
-            context.task_key, self._address, self.worker, secret, name, _methods_of(cls)
+            context.task_key, self._address, self.worker, secret, cls.__name__, _methods_of(cls)
         )
         return StoredActor(info, None, cell)
 
@@ -296,6 +295,6 @@ def _is_stuck(connection: Connection) -> bool:
     return is_full and not (connection.writable or connection.closed)
 
 
-def _methods_of(cls: Any) -> frozenset[str]:
+def _methods_of(cls: type) -> frozenset[str]:
     names = (name for name in dir(cls) if not name.startswith("__"))
     return frozenset(name for name in names if callable(getattr(cls, name, None)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
+from functools import partial
 
 import pytest
 
@@ -63,6 +64,14 @@ def test_each_submission_makes_another_actor(client):
     assert one != other
     a, b = client.gather(client.map(Counter, [3, 4], actor=True))
     assert (a.n, b.n) == (3, 4)
+
+
+@pytest.mark.parametrize("make", [lambda: Counter(5), partial(Counter, 5)], ids=["def", "partial"])
+def test_what_a_function_makes_is_an_actor_of_its_class(client, make):
+    counter = client.submit(make, actor=True, pure=False).result()
+    assert repr(counter).startswith("<Actor: Counter, ")
+    assert [counter.add(2).result() for _ in range(2)] == [7, 9]
+    assert counter.n == 9
 
 
 def test_the_exception_of_a_method_is_raised_by_its_future_and_the_actor_goes_on(counter):
