@@ -50,6 +50,13 @@ _ADVICE: Final[Mapping[str, Table]] = {
         "fifo_timeout": "use `priority=`: without it, tasks that were submitted first run first",
         "direct": "large results always come from the workers",
     },
+    "profile()": {
+        "key": "function= is the name of a function",
+        "start stop": "workers sample only while they are asked: seconds= is how long",
+        "merge_workers": "workers= are those whose samples are added up",
+        "plot filename": "the result shows itself, and its `save(path)` writes a flame graph",
+        "server scheduler": "only the threads of tasks are sampled",
+    },
     "Future": {
         "bind_client": "a future belongs to the client that made it",
         "running": "a client does not know it; use `status` and `done()`",
@@ -242,13 +249,15 @@ def _options(call: str) -> Table:
 
 def options_of(call: Callable[..., Any]) -> list[str]:
     """Return the names of a call's options, without the last parameter, `**others`."""
-    return [name for name in inspect.signature(call).parameters if name != "self"][:-1]
+    names = inspect.signature(call).parameters
+    return [name for name in names if name not in ("self", "engine")][:-1]
 
 
 def unknown_option(name: str, call: Callable[..., Any], *more: Callable[..., Any]) -> TypeError:
     """Return the error for an option that neither `call` nor any of `more` has."""
     known = [option for each in (call, *more) for option in options_of(each)]
-    where, shown = ("", "{!r}") if isinstance(call, type) else ("LocalCluster.", "{}=")
+    of = "LocalCluster." if ".deploy." in call.__module__ else "Client."
+    where, shown = ("", "{!r}") if isinstance(call, type) else (of, "{}=")
     hint = _options(call.__name__).get(name) or did_you_mean(
         name, known, shown, f"see help(weft.{where}{call.__name__})"
     )

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...protocol.durations import Duration, seconds_of
 from ...protocol.errors import QuestionFailed, WeftError
 from ...protocol.stack_tree import SampledCluster, WorkerSamples
 from ...protocol.wire.answers import reading
 from ...protocol.wording import counted
+from ..dask.absent_names import unknown_option
 from ..display.profile import Profile
 from ..modes import on_loop
 from ..shell.engine import Engine
@@ -106,6 +107,7 @@ async def profile(
     function: str | None = None,
     workers: str | Iterable[str] | None = None,
     seconds: Duration = 5.0,
+    **others: NoReturn,
 ) -> Profile:
     """Sample for a while which calls take the time of the tasks that run, and return that.
 
@@ -118,12 +120,15 @@ async def profile(
         function: the name of the function whose tasks are wanted; None = of all.
         workers: their names, hosts or addresses; None = all.
         seconds: how long, also as "1min". Ctrl-C ends it earlier, without a result.
+        others: there are no others.
 
     Raises:
         UnknownWorker: no connected worker has this name.
         NotPermitted: the client's token does not permit it.
         ValueError: `seconds` is no time of at least 0.05 s.
     """
+    for name in others:
+        raise unknown_option(name, profile)
     if not (function is None or isinstance(function, str)):
         raise TypeError(f"function= is the name of a function, not {function!r}")
     seconds_wanted = seconds_of(seconds, "seconds")

@@ -529,6 +529,10 @@ class LocalCluster(Cluster[Mode]):
 
     if not TYPE_CHECKING:  # a checker that saw it would take any name for granted
         __getattr__ = absent_names.answer_for("LocalCluster")
+        # It is asked of the class, for which there is no `__getattr__`.
+        from_name = absent_names.AbsentProperty(
+            absent_names.missing_attribute("LocalCluster", "from_name")
+        )
 
 
 def _make_directory(protocol: str) -> str:

@@ -9,6 +9,7 @@ TITLES = [
     ("`Client`", ABSENT["Client"], ""),
     ("`Client(...)`", ABSENT["Client()"], "="),
     ("`submit`, `map`, `get`, `gather`", ABSENT["submit()"], "="),
+    ("`profile`", ABSENT["profile()"], "="),
     ("`Future`", ABSENT["Future"], ""),
     ("`LocalCluster`", ABSENT["LocalCluster"], ""),
     ("`LocalCluster(...)`", ABSENT["LocalCluster()"], "="),
