@@ -7,15 +7,9 @@ import sys
 
 import pytest
 
-from tests.frameworks.hosts import ended, required, run_python, started
+from tests.frameworks.hosts import LIMIT_S, ended, required, run_python, started
 
 pytestmark = pytest.mark.slow
-
-#: Prefect's temporary server, in a folder of the test, and nothing over the network.
-SERVER = {
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "200",
-}
 
 START = """
 import os, signal, time
@@ -24,12 +18,22 @@ from weft.compat.prefect import WeftTaskRunner
 """
 
 
-@pytest.fixture(autouse=True)
-def prefect():
-    return required("prefect", "prefect")
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """The settings of Prefect's temporary server, with one database, and nothing over the network.
+
+    To make the database takes most of the 15 s of a processor that the first start needs: on a busy
+    machine that is minutes.
+    """
+    required("prefect", "prefect")
+    return {
+        "PREFECT_HOME": str(tmp_path_factory.mktemp("prefect")),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(LIMIT_S),
+    }
 
 
-def test_a_flow_has_its_results_failures_and_calls_of_workers_that_died(tmp_path):
+def test_a_flow_has_its_results_failures_and_calls_of_workers_that_died(server, tmp_path):
     printed = run_python(
         START
         + """
@@ -78,7 +82,7 @@ def main():
 print(main())
 """,
         tmp_path,
-        **SERVER,
+        **server,
     )
     assert "Failed NotReady" in printed
     assert "return 1 / x" in printed
@@ -87,7 +91,7 @@ print(main())
     assert "flow done" in printed
 
 
-def test_ctrl_c_ends_the_flow_and_its_tasks(tmp_path):
+def test_ctrl_c_ends_the_flow_and_its_tasks(server, tmp_path):
     program = (
         START
         + """
@@ -105,7 +109,7 @@ main()
     )
     path = tmp_path / "program.py"
     path.write_text(program, encoding="utf-8")
-    process = started([sys.executable, str(path)], tmp_path, **SERVER)
+    process = started([sys.executable, str(path)], tmp_path, **server)
     while not (tmp_path / "begun").exists():
         assert process.poll() is None, ended(process)
     process.send_signal(signal.SIGINT)
