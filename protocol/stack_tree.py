@@ -12,8 +12,9 @@ innermost call of it that has a node.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 #: Nodes of one worker's tree, and of one that several are added up in; calls of one stack.
 MAX_NODES: Final = 4_000
@@ -122,6 +123,15 @@ class StackTree:
             if place is not None:
                 found.counts[place] = max(0, found.counts[place] - n)
         found.n_cut = max(0, self.n_cut - earlier.n_cut)
+        return found
+
+    def without(self, counts: Sequence[int]) -> StackTree:
+        """Return the tree with less: these are counts of its first nodes."""
+        found = StackTree(max(len(self), 1), self._max_depth)
+        found.merge(self)
+        found.n_cut = 0
+        for node, n in enumerate(counts[: len(found)]):
+            found.counts[node] = max(0, found.counts[node] - n)
         return found
 
     def functions(self) -> dict[str, int]:
@@ -277,11 +287,10 @@ class WorkerSamples(NamedTuple):
     session: str
     tree: StackTree
     interval_s: float  #: between two samples, on average
-    note: str = ""  #: what this worker cannot sample
 
     def to_info(self) -> dict[str, Any]:
         """Return it as the answer to a question."""
-        about = {"session": self.session, "interval_s": self.interval_s, "note": self.note}
+        about = {"session": self.session, "interval_s": self.interval_s}
         return {"parts": parts_of({**about, **self.tree.to_plain()})}
 
     @classmethod
@@ -296,7 +305,11 @@ class WorkerSamples(NamedTuple):
         if not 0 < interval_s < 3600:
             raise ValueError(f"an interval of {interval_s} s")
         tree = StackTree.from_plain(plain)
-        return cls(str(plain["session"]), tree, interval_s, str(plain["note"]))
+        return cls(str(plain["session"]), tree, interval_s)
+
+
+#: {worker: its session, and the counts of its tree}
+SampleMark: TypeAlias = dict[str, tuple[str, "array[int]"]]
 
 
 class SampledCluster:
@@ -334,14 +347,29 @@ class SampledCluster:
         all_of = [last.interval_s for _, last in self._seen.values()]
         return sum(all_of) / len(all_of) if all_of else 0.01
 
-    def notes(self) -> list[str]:
-        """Return what workers could not sample, each text once."""
-        return [*dict.fromkeys(last.note for _, last in self._seen.values() if last.note)]
+    def mark(self) -> SampleMark:
+        """Return how much has been sampled until now, in few bytes."""
+        return {
+            worker: (last.session, array("Q", last.tree.counts))
+            for worker, (_, last) in self._seen.items()
+        }
 
-    def total(self, workers: Iterable[str] | None = None) -> StackTree:
-        """Return the sum over workers; None = all that have answered."""
+    def total(
+        self, workers: Iterable[str] | None = None, since: SampleMark | None = None
+    ) -> StackTree:
+        """Return the sum over workers; None = all that have answered.
+
+        Of what was sampled after a mark was made, if one is given.
+        """
         found = StackTree(MAX_SUMMED_NODES)
         for worker in self._seen if workers is None else workers:
+            if since and worker in since and worker in self._seen:
+                session, counts = since[worker]
+                tree = self._seen[worker][1].tree
+                # In a session a tree only grows.
+                is_same = session == self._seen[worker][1].session
+                found.merge(tree.without(counts) if is_same else tree)
+                continue
             if worker in self._past:
                 found.merge(self._past[worker])
             if worker in self._seen:

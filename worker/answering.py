@@ -33,6 +33,7 @@ from ..protocol.wire.message import Message
 from ..protocol.wire.messages import Answer, Ask, AskFailed, SetUpPlugin, TearDownPlugin
 from ..protocol.wire.messages.questions import BAD_ARGUMENT, NO_ANSWER, UNKNOWN_QUESTION
 from ..protocol.wire.payload import Blob
+from .actors.actor_thread import OWN_CODE as ACTOR_CODE
 from .context import set_worker
 from .core.tasks import MEMORY, WorkerTask
 from .data.packing import pack_result
@@ -84,7 +85,8 @@ class Answering:
         self._executor = executor
         self._reach = reach
         self.plugins = WorkerPlugins(executor, end)
-        self._sampler = StackSampler(executor.running, executor.unsampled)
+        others = None if executor.samples is None else executor.samples.read
+        self._sampler = StackSampler(self._sampled, OWN_CODE | ACTOR_CODE, others)
         self._loop = asyncio.get_running_loop()
         self._threads: set[threading.Thread] = set()
         #: {number: what was kept}; any of the threads changes it, under the lock.
@@ -193,6 +195,12 @@ class Answering:
             if frame is not None:
                 stacks.append([key, _frames_of_task(frame)])
         return {"stacks": stacks, "timeouts": self._executor.interrupts.watch.time_limits()}, "", []
+
+    def _sampled(self) -> list[tuple[str, int]]:
+        """Return the key and the thread of each task and actor that computes in this process."""
+        executor, actors = self._executor, self._executor.context.actors
+        tasks = executor.running() if executor.samples is None else []
+        return tasks + (actors.running() if actors is not None else [])
 
     def profile(self, question: Ask) -> _Found:
         """Return what was sampled of the tasks' stacks, and let sampling begin or go on."""

@@ -78,7 +78,7 @@ class StackReading:
         """Return the profile, as it is now."""
         tree = self.cluster.total()
         began = self._read if self._began is None else self._began
-        notes = [*self.cluster.notes()]
+        notes: list[str] = []
         for name, text in list(self._failed.items())[:3]:
             notes.append(f"worker {name} gave no answer: {text}")
         return Profile(

@@ -8,6 +8,7 @@ from .browser_pages import StatusPage
 from .graph_page import GraphContent, graph_page
 from .graph_reading import read_neighbours
 from .profile_page import profile_page, refused_page
+from .profile_watch import SPANS_S
 from .visiting import visitor_of
 
 #: Characters of a key or a name in an address.
@@ -38,7 +39,9 @@ class ProfileData(Page):
     async def answer(self) -> None:
         self.demand_token()
         worker = self.get_query_argument("worker", "")[:_MAX_CHARS]
-        found = await self.ask(self.read(worker))
+        span = self.get_query_argument("span", "")
+        span_s = int(span) if span in map(str, SPANS_S) else 0
+        found = await self.ask(self.read(worker, span_s))
         if found is None:
             return
         if not found:
@@ -47,13 +50,13 @@ class ProfileData(Page):
         self.set_header("Content-Type", "application/json")
         self.finish(found)
 
-    async def read(self, worker: str) -> bytes:
+    async def read(self, worker: str, span_s: int) -> bytes:
         """Return the answer; nothing for one who may only look."""
         visitor = await visitor_of(self)
         if not visitor.may_read:
             return b""
         try:
-            return await self.site.profile.answer(visitor.visit, worker)
+            return await self.site.profile.answer(visitor.visit, worker, span_s)
         except NotPermitted:  # the visit has just ended
             return b""
 

@@ -1,7 +1,8 @@
 """The page of the statistical profile, which its script fills. Pure.
 
 `protocol/flame_graph.py` draws; the script here reads, and keeps in the address what is shown:
-`function` and `in` are the call that is shown alone, `search` and `worker` what they say.
+`function` and `in` are the call that is shown alone, `search` and `worker` what they say, and
+`span` the seconds that count, if those are not all.
 """
 
 from __future__ import annotations
@@ -10,25 +11,17 @@ from typing import Final
 
 from ...protocol import flame_graph
 from ...protocol.markup import Markup, element, join
+from . import live_page
 from .documents import document
 
 STYLE: Final = (
-    flame_graph.STYLE
+    live_page.STYLE
+    + flame_graph.STYLE
     + """\
-.profile .tools { display: flex; flex-wrap: wrap; gap: .5rem .9rem; align-items: center;
-  margin: 0 0 .8rem; }
-.profile .tools h2 { margin: 0; }
 .profile .tools label { display: inline-flex; gap: .4rem; align-items: center; color: var(--soft);
   font-size: .85rem; margin-left: auto; }
 .profile select { background: var(--card); border: 1px solid var(--line); border-radius: .35rem;
   color: var(--text); font: inherit; font-size: .95rem; padding: .3rem .5rem; max-width: 16rem; }
-#live-button { display: inline-flex; gap: .45rem; align-items: center; }
-#live-button::before { content: ""; width: .55rem; height: .55rem; border-radius: 50%;
-  background: var(--track); border: 1px solid var(--soft); }
-#live-button[aria-pressed=true] { border-color: var(--done); }
-#live-button[aria-pressed=true]::before { background: var(--done); border-color: var(--done); }
-kbd { font: .85em ui-monospace, "SF Mono", Menlo, Consolas, monospace; padding: 0 .25rem;
-  border: 1px solid var(--line); border-radius: .25rem; }
 """
 )
 
@@ -39,12 +32,14 @@ SCRIPT: Final = r"""
   const live = find("#live-button"), chosen = find("#worker"), silent = find("#silent");
   const asked = new URLSearchParams(location.search);
   let follows = true, last = null, base = null, timer = 0, isReading = false, failedSince = null;
-  let worker = asked.get("worker") || "";
+  let worker = asked.get("worker") || "", span = asked.get("span") || "";
+  const spans = [...document.querySelectorAll("[data-span]")];
 
   const graph = flameGraph(find(".flame"), {changed: (how) => remember(how === "zoomed")});
   function wanted() {
     const query = new URLSearchParams(), [name, ...calls] = graph.path();
     if (worker) query.set("worker", worker);
+    if (span) query.set("span", span);
     if (name !== undefined) query.set("function", name);
     for (const call of calls) query.append("in", call);
     if (graph.text()) query.set("search", graph.text());
@@ -57,12 +52,18 @@ SCRIPT: Final = r"""
   }
   function restore() {
     const query = new URLSearchParams(location.search), name = query.get("function");
-    const before = worker;
+    const before = worker + " " + span;
     worker = query.get("worker") || "";
+    span = query.get("span") || "";
+    press();
     chosen.value = worker;
     graph.zoom(name === null ? [] : [name, ...query.getAll("in")]);
     graph.find(query.get("search") || "");
-    if (worker !== before) again();
+    if (worker + " " + span !== before) again();
+  }
+  function press() {
+    for (const one of spans) one.setAttribute("aria-pressed", String(one.dataset.span === span));
+    find("#anew").disabled = span !== "";  // the beginning moves
   }
   // The samples of each path of calls, to be subtracted later.
   function countsOf(data) {
@@ -106,11 +107,11 @@ SCRIPT: Final = r"""
     if (isReading) return;
     isReading = true;
     clearTimeout(timer);
-    const of = worker;
+    const of = worker, during = span;
     let pause = PAUSE_MS;
     try {
       if (!document.hidden && (follows || !last)) {
-        const answer = await fetch("profile/data?worker=" + encodeURIComponent(of), {
+        const answer = await fetch("profile/data?" + new URLSearchParams({worker: of, span}), {
           cache: "no-store", signal: AbortSignal.timeout(15000),
         });
         if (answer.status === 401) { pause = null; location.reload(); return; }
@@ -122,7 +123,7 @@ SCRIPT: Final = r"""
         }
         if (!answer.ok) throw new Error("status " + answer.status);
         const data = await answer.json();
-        if (of !== worker) pause = 0;
+        if (of !== worker || during !== span) pause = 0;
         else {
           // Sampling has begun anew: what was subtracted is of before.
           if (base && data.seconds < base.seconds) base = null;
@@ -154,6 +155,14 @@ SCRIPT: Final = r"""
     base = {counts: countsOf(last), seconds: last.seconds};
     show();
   });
+  function choose(seconds) {
+    span = seconds;
+    press();
+    last = null;
+    remember(true);
+    again();
+  }
+  for (const one of spans) one.addEventListener("click", () => choose(one.dataset.span));
   chosen.addEventListener("change", () => {
     worker = chosen.value;
     last = null;
@@ -177,6 +186,16 @@ def profile_page(name: str, visitor: str = "") -> str:
                 "div",
                 element("h2", "Profile"),
                 element("button", "Live", type="button", id="live-button", aria_pressed="true"),
+                element(
+                    "span",
+                    [
+                        element("button", text, type="button", data_span=span)
+                        for span, text in (("30", "30 s"), ("300", "5 min"), ("", "all"))
+                    ],
+                    class_="keys",
+                    role="group",
+                    aria_label="Span",
+                ),
                 element("button", "Begin anew", type="button", id="anew"),
                 element(
                     "label",

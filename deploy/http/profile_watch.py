@@ -1,7 +1,7 @@
 """What workers sample, as browsers see it: asked for once, whatever the number of browsers.
 
 Workers sample while they are asked. So nothing runs while no browser looks, and a browser that
-comes later sees what was sampled since the first one came.
+comes later sees what was sampled since the first one came, or the latest part of it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import deque
 from typing import Any, Final
 
 from ...protocol.errors import QuestionFailed
 from ...protocol.flame_graph import as_data
-from ...protocol.stack_tree import SampledCluster, WorkerSamples
+from ...protocol.stack_tree import SampledCluster, SampleMark, WorkerSamples
 from ...protocol.wire.answers import reading
 from ...protocol.wording import counted, listed
 from .viewer import Viewer
@@ -24,6 +25,9 @@ HOLDS_S: Final = 1.0
 _HOLDS_PER_S: Final = 5.0
 #: Workers sample for so long after each question; without one for so long all begins anew.
 KEEP_S: Final = 10.0
+#: Spans that can be chosen, seconds: the latest part of what was sampled. Between two marks.
+SPANS_S: Final = (30, 300)
+STEP_S: Final = 10.0
 #: Workers that are asked, and of these at the same time; seconds for the answer of each.
 MAX_WORKERS: Final = 100
 _N_AT_ONCE: Final = 20
@@ -43,34 +47,44 @@ class ProfileWatch:
         #: {id: name} of workers
         self._names: dict[str, str] = {}
         self._notes: list[str] = []
-        #: {name of a worker, "" = all: the answer}, of the last reading
-        self._answers: dict[str, bytes] = {}
+        #: (when, how much had been sampled), for the longest span
+        self._marks: deque[tuple[float, SampleMark]] = deque()
+        #: {(name of a worker, "" = all; span): the answer}, of the last reading
+        self._answers: dict[tuple[str, int], bytes] = {}
 
-    async def answer(self, visit: str, worker: str) -> bytes:
+    async def answer(self, visit: str, worker: str, span_s: int = 0) -> bytes:
         """Return what browsers draw, for a visitor who may see it.
 
         Args:
             visit: the pass of the visitor, with whose rights the workers are asked.
             worker: the name of the only one that counts; "" = all.
+            span_s: one of `SPANS_S`, about; 0 = all that was sampled.
 
         Raises:
             TimeoutError, WeftError: the scheduler has not answered, or does not permit it.
         """
         self._visit = visit
         await self._reading.get()
-        if worker not in self._answers:
+        asked = worker, span_s
+        if asked not in self._answers:
+            first = self._read_at - span_s
+            since, mark = next(
+                (one for one in reversed(self._marks) if span_s and one[0] <= first),
+                (self._began, None),
+            )
             ids = [i for i in self._cluster.workers if worker in ("", self._names.get(i))]
-            tree = self._cluster.total(ids)
-            seconds = self._read_at - self._began
+            tree = self._cluster.total(ids, mark)
+            seconds = self._read_at - since
             data = as_data(tree, self._cluster.interval_s, seconds, self._notes)
             data["workers"] = sorted(self._names.values())
-            self._answers[worker] = json.dumps(data, separators=(",", ":")).encode()
-        return self._answers[worker]
+            self._answers[asked] = json.dumps(data, separators=(",", ":")).encode()
+        return self._answers[asked]
 
     async def _read(self) -> None:
         begin = time.monotonic()
         if begin - self._read_at > KEEP_S:
             self._cluster, self._began = SampledCluster(), begin
+            self._marks.clear()
         workers = [*(await self._watch.workers.get()).values()]
         turns = asyncio.Semaphore(_N_AT_ONCE)
 
@@ -93,9 +107,13 @@ class ProfileWatch:
             return ""
 
         silent = await asyncio.gather(*map(ask, workers[:MAX_WORKERS]))
-        self._read_at = time.monotonic()
+        self._read_at = now = time.monotonic()
+        if not self._marks or now - self._marks[-1][0] >= STEP_S:
+            self._marks.append((now, self._cluster.mark()))
+            while now - self._marks[0][0] > SPANS_S[-1] + STEP_S:
+                self._marks.popleft()
         self._names = {worker["id"]: str(worker["name"]) for worker in workers}
-        self._notes = self._cluster.notes()
+        self._notes = []
         if names := [name for name in silent if name]:
             self._notes.append(f"No answer came from {listed(names[:5], len(names))}.")
         if (n_more := len(workers) - MAX_WORKERS) > 0:

@@ -166,8 +166,25 @@ def test_a_worker_that_began_again_adds_to_what_it_had():
     assert cluster.workers == ["w", "v"]
 
 
+def test_what_was_sampled_after_a_mark_is_told_apart():
+    cluster = SampledCluster()
+    cluster.note("w", samples("1"))
+    cluster.note("again", samples("2"))
+    cluster.note("w", samples("1", "f a"))
+    mark = cluster.mark()
+    assert cluster.total(since=mark).n_samples == 0
+    cluster.note("w", samples("1", "f a", "f a", "f b"))
+    cluster.note("again", samples("3", "f c"))
+    cluster.note("new", samples("4"))
+    cluster.note("new", samples("4", "f d"))
+    assert counted(cluster.total(since=mark)) == {
+        tuple(of(stack)): 1 for stack in ("f a", "f b", "f c", "f d")
+    }
+    assert cluster.total(["w"], mark).n_samples == 2
+
+
 def test_an_answer_of_a_worker_comes_back_from_plain_data():
     tree = tree_of([of("f a")])
-    found = WorkerSamples.from_info(WorkerSamples("s", tree, 0.02, "a note").to_info())
-    assert (found.session, found.interval_s, found.note) == ("s", 0.02, "a note")
+    found = WorkerSamples.from_info(WorkerSamples("s", tree, 0.02).to_info())
+    assert (found.session, found.interval_s) == ("s", 0.02)
     assert counted(found.tree) == counted(tree)

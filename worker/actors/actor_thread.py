@@ -225,6 +225,11 @@ class ActorThread:
             self.thread.join()
             raise error
 
+    @property
+    def is_calling(self) -> bool:
+        """True while its thread does a call, outside of coroutines."""
+        return self._request is not None
+
     def put(self, mail: Mail | None) -> None:
         """Put calls into the inbox, or the end behind them. On any thread."""
         self.inbox.put(mail)
@@ -593,3 +598,7 @@ def _do(made: Any, name: str, arguments: Blob | None) -> Any:
 def has_coroutines(cls: Any) -> bool:
     """Return whether a class has coroutine functions."""
     return any(inspect.iscoroutinefunction(getattr(cls, name, None)) for name in dir(cls))
+
+
+#: The code around the calls of an actor.
+OWN_CODE: Final = frozenset({ActorThread._live.__code__})

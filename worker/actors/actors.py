@@ -121,6 +121,11 @@ class Actors:
         """Wait for this thread when the worker ends."""
         self._threads.add(thread)
 
+    def running(self) -> list[tuple[str, int]]:
+        """Return the key and the thread of each actor that does a call, but for coroutines."""
+        actors = list(self._actors.values())
+        return [(one.key, one.thread.ident or 0) for one in actors if one.is_calling]
+
     def _end(self, secret: str) -> None:
         actor = self._actors.pop(secret, None)
         if actor is not None:

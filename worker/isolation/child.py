@@ -8,6 +8,7 @@ import gc
 import logging
 import signal
 import socket
+import threading
 from typing import Any, Final, cast
 
 from ...protocol.errors import Reschedule
@@ -25,6 +26,7 @@ from ..context import TaskHost, WorkerContext, set_worker
 from ..core.features.traces import TracedFunction
 from ..core.tasks import WorkerFunction, WorkerTask
 from ..data.packing import pack_result, short_type_name
+from ..measuring.stack_sampling import StackSampler
 from ..slots.coroutines import as_call
 from ..slots.failing import failure_of
 from ..slots.interrupting import TaskInterrupted
@@ -45,7 +47,12 @@ class _Child:
         self._link = link
         _, description, output = link.receive()
         self._gate = SignalGate()
-        self._seat = ChildSeat(link, self._gate)
+        self._sampler = StackSampler(
+            self._running, {_Child._perform.__code__}, handler=ChildSeat._on_news.__code__
+        )
+        self._seat = ChildSeat(
+            link, self._gate, lambda keep_s: self._sampler.read(keep_s).to_info()
+        )
         self._output = ChildOutput(self._seat, output)
         self._context = WorkerContext(*description)
         self._context.set_own(output=self._output, parts=self._fetch_parts)
@@ -85,6 +92,10 @@ class _Child:
                 del message
                 gc.collect(0)
                 self._link.send("idle", self._meter.nbytes())
+
+    def _running(self) -> list[tuple[str, int]]:
+        task = self._context.here.task if self._seat.attempt else None
+        return [] if task is None else [(task.key, threading.main_thread().ident or 0)]
 
     def _answer(self, call: dict[str, Any], host: list[Any] | None) -> None:
         is_measured = call["is_measured"]

@@ -41,6 +41,7 @@ from .interrupting import ChildInterrupts
 from .link import as_blob, as_plain
 from .memory_plan import MemoryPlan
 from .process import IsolatedProcess
+from .sampling import ChildrenSamples
 from .watching import ChildrenMemory, MemoryWatcher
 
 if TYPE_CHECKING:
@@ -91,12 +92,12 @@ class IsolatingExecutor(TaskExecutor):
     ) -> None:
         """Prepare; the arguments behind these two are those of `TaskExecutor`."""
         super().__init__(*args, **options)
-        self.unsampled = "the calls in child processes (--isolate) are not sampled"
         self._isolation = isolation
         #: {slot: its child}
         self._children: dict[int, IsolatedProcess] = {}
         #: Slots whose children have functions of modules that were replaced.
         self._outdated: dict[int, None] = {}
+        self.samples = ChildrenSamples(self._children)
         own = self.state, self.contexts, self.store, self.handle, self._crashed
         self._child_interrupts = ChildInterrupts(self._children, *own)
         self.interrupts = self._child_interrupts
@@ -446,7 +447,9 @@ class IsolatingExecutor(TaskExecutor):
                         raise gone
                     raise self._failed(task, *what)
                 return self._returned(child, *what)
-            if verb == "program":
+            if verb == "sampled":
+                self.samples.note(child, what[0])
+            elif verb == "program":
                 if usage is not None:
                     usage.peak_nbytes = max(what[0], usage.peak_nbytes if is_program else 0)
                 is_program = True

@@ -75,8 +75,12 @@ class ChildSeat:
     #: The key of the actor whose thread it is: none.
     actor = ""
 
-    def __init__(self, link: Link, gate: SignalGate) -> None:
+    def __init__(
+        self, link: Link, gate: SignalGate, sample: Callable[[float], dict[str, Any]]
+    ) -> None:
         self._link = link
+        #: has the stacks of calls sampled for so long from now on, and returns what was sampled
+        self.sample = sample
         self.gate = gate
         #: The call that runs; 0 = none.
         self.attempt = 0
@@ -154,13 +158,15 @@ class ChildSeat:
         if self.gate.is_due and self.gate.is_open:
             self.gate.open()
 
-    def _take_news(self, verb: str, attempt: int, text: str = "") -> None:
+    def _take_news(self, verb: str, attempt: int, more: Any = None) -> None:
         if attempt != self.attempt:
             return
         if verb == "interrupt":
             self.gate.is_due = True
+        elif verb == "sample":
+            self._link.send("sampled", self.sample(more))
         elif self._wait is not None:
-            self._wait.fail(text)
+            self._wait.fail(more)
 
     # --- What a call may do -----------------------------------------------------------------------
 

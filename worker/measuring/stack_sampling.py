@@ -14,14 +14,13 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Final
 
 from ...protocol.stack_tree import StackFrame, StackTree, WorkerSamples
 from ...protocol.wire.keys import key_of, prefix_of
-from ..slots.executor import OWN_CODE
 
 #: Between two samples, on average. It varies, lest it fall into step with tasks.
 INTERVAL_S: Final = 0.02
@@ -42,12 +41,23 @@ class StackSampler:
 
     Args:
         running: returns the key and the thread of each task that runs now.
-        note: what cannot be sampled here, for users; "" = nothing.
+        own_code: of the calls around a task; the stack of the task begins above them.
+        others: given how long to go on, it has other processes sample too, and returns what they
+            have sampled since its last call.
+        handler: of a signal, the code of a call that is no part of the task.
     """
 
-    def __init__(self, running: Callable[[], list[tuple[str, int]]], note: str = "") -> None:
+    def __init__(
+        self,
+        running: Callable[[], list[tuple[str, int]]],
+        own_code: Container[CodeType] = (),
+        others: Callable[[float], StackTree] | None = None,
+        handler: CodeType | None = None,
+    ) -> None:
         self._running = running
-        self._note = note
+        self._own_code = own_code
+        self._others = others
+        self._handler = handler
         #: Guards all below.
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -70,11 +80,13 @@ class StackSampler:
                 name = "weft-stack-sampler"
                 self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                 self._thread.start()
+            if self._others is not None:
+                self._tree.merge(self._others(keep_s))
             tree = StackTree()
             tree.merge(self._tree)
             # On a busy machine looks come later than they should.
             interval_s = (now - self._began) / self._n_looks if self._n_looks else INTERVAL_S
-            return WorkerSamples(self._session, tree, max(interval_s, 1e-4), self._note)
+            return WorkerSamples(self._session, tree, max(interval_s, 1e-4))
 
     def close(self) -> None:
         """Stop."""
@@ -107,7 +119,7 @@ class StackSampler:
         for key, thread in self._running():
             innermost = frames.get(thread)
             if innermost is not None:
-                calls = calls_of_task(innermost)
+                calls = calls_of_task(innermost, self._own_code, self._handler)
                 found.append([StackFrame(function_of_task(key, calls)), *calls])
         return found
 
@@ -123,12 +135,16 @@ def function_of_task(key: str, calls: Sequence[StackFrame]) -> str:
     return name
 
 
-def calls_of_task(innermost: FrameType) -> list[StackFrame]:
-    """Return the calls of a slot's thread that are the task's own, outermost first."""
+def calls_of_task(
+    innermost: FrameType, own_code: Container[CodeType] = (), handler: CodeType | None = None
+) -> list[StackFrame]:
+    """Return the calls of a thread that are the task's own, outermost first."""
     codes: list[CodeType] = []
     frame: FrameType | None = innermost
-    while frame is not None and frame.f_code not in OWN_CODE:
+    while frame is not None and frame.f_code not in own_code:
         codes.append(frame.f_code)
+        if frame.f_code is handler:
+            codes.clear()
         if len(codes) == _MAX_WALKED:
             break
         frame = frame.f_back

@@ -65,6 +65,7 @@ from .tracing import in_span
 
 if TYPE_CHECKING:
     from ..data.spilling import Spiller
+    from ..isolation.sampling import ChildrenSamples
     from ..output.output import OutputCatcher
 
 #: Finished tasks are reported at the end of a chunk, or when the last report is older than this.
@@ -116,7 +117,7 @@ class TaskExecutor:
         self.store = store
         self.spiller: Spiller | None = None
         self.children_nbytes: Callable[[], int] = lambda: 0  #: of processes in which calls run
-        self.unsampled = ""  #: why the stacks of tasks are not seen here; "" = they are
+        self.samples: ChildrenSamples | None = None  #: of calls in other processes
         #: The context of a thread without a task.
         self.context = context
         self._wake = wake
@@ -131,8 +132,7 @@ class TaskExecutor:
         if output is not None:
             output.begin(self)
         self._lock = threading.Lock()
-        #: Held from the taking of messages out of the out-box until they are sent, so that they
-        #: leave in order. Taken before `_lock`.
+        #: Held while messages of the out-box are taken and sent, in order. Taken before `_lock`.
         self.sending = threading.Lock()
         self._load_lock = threading.Lock()
         #: `_wake` was called and `drain` was not.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 
 import pytest
@@ -115,13 +116,50 @@ def test_arguments_that_mean_nothing_are_refused(client, arguments, error):
         client.profile(**arguments)
 
 
-def test_isolated_calls_are_said_to_be_missing():
+def compute_until(path):
+    while not os.path.exists(path):
+        sum(range(100))
+
+
+def test_isolated_calls_are_sampled_in_their_processes(tmp_path, wait_until):
+    path = str(tmp_path / "end")
     with (
-        LocalCluster(n_workers=1, isolate=True) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=2, isolate=True) as cluster,
         weft.Client(cluster) as client,
     ):
-        (note,) = client.profile(seconds=0.05).notes
-    assert "child processes (--isolate) are not sampled" in note
+        futures = [client.submit(compute_until, path, pure=False) for _ in range(2)]
+        reader = StackReading()
+
+        def names():
+            read_stacks(client, reader)
+            return {stack[:2] for stack in names_of(reader.result().tree)}
+
+        wait_until(lambda: ("compute_until", "compute_until") in names())
+        n_before = reader.result().n_samples
+        wait_until(lambda: names() and reader.result().n_samples >= n_before + 10)
+        (tmp_path / "end").touch()
+        client.gather(futures)
+
+
+class Waiter:
+    def wait(self):
+        wait_here()
+
+
+def test_methods_of_actors_are_sampled(client, wait_until):
+    Gate.opened.clear()
+    actor = client.submit(Waiter, actor=True).result()
+    call = actor.wait()
+    assert Gate.started.acquire(timeout=30)
+    reader = StackReading()
+
+    def names():
+        read_stacks(client, reader)
+        return {stack[1:] for stack in names_of(reader.result().tree)}
+
+    wait_until(lambda: ("Waiter.wait", "wait_here") in names())
+    Gate.opened.set()
+    call.result()
 
 
 # --- Shown and saved ------------------------------------------------------------------------------

@@ -148,6 +148,15 @@ async def test_a_profile_goes_on_while_it_is_live_and_begins_anew(
         await page.click("#live-button")
         assert await page.js("document.querySelector('#live-button').ariaPressed") == "false"
 
+        # The latest part, which the address keeps; what is left out of it moves.
+        await page.click("[data-span='30']")
+        await page.wait_for("location.search === '?span=30'")
+        assert await page.js("document.querySelector('#anew').disabled")
+        await page.wait_for(f"{BARS}.includes('work')")
+        await page.click("[data-span='']")
+        await page.wait_for("location.search === ''")
+        assert not await page.js("document.querySelector('#anew').disabled")
+
         # One worker alone, which the address keeps.
         await page.js(
             "(() => { const e = document.querySelector('#worker'); e.selectedIndex = 1;"

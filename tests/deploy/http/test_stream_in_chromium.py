@@ -251,7 +251,7 @@ async def test_nothing_is_left_of_the_stream_of_another_process(cluster, url, tm
         await page.wait_for("letOne !== null")
         await page.js("letOne()")
         await page.wait_for(f"{COUNT}.startsWith('No task has ended')")
-        await page.wait_for(f"{CURVE} === 0")
+        await page.wait_for("document.querySelector('.is-empty .none').innerText === 'no data yet'")
         assert await page.js("document.querySelectorAll('#labels div').length") == 0
         page.assert_clean(url)
 
