@@ -13,6 +13,7 @@ A *chunk* is what one reading of the task stream has brought, made once for all 
     f32[n]  arrived, fetched   microseconds before the stop; 0 = no input was fetched
     u32[n]  key_end   where the key ends in the bytes of all keys
     u32[n]  lane, and u32[n]  function
+    u32[n]  note      a number in the "notes" of the header; only if the header names it
     bytes   the keys in UTF-8
 
 All numbers are little-endian. Lanes and functions are numbered within their chunk, so that each can
@@ -45,6 +46,9 @@ class AttemptColumns:
         self.durations, self.waits = array("f"), array("f")
         self.arrivals, self.fetches = array("f"), array("f")
         self.lane_of, self.function_of = array("I"), array("I")
+        #: Of each attempt something to read, if they have that.
+        self.notes: dict[str, int] = {}
+        self.note_of = array("I")
 
     def add(self, report: Mapping[str, Any], to_unix_s: float) -> None:
         """Add the rows of a report, as `task_times` has it.
@@ -102,13 +106,15 @@ class AttemptColumns:
             "functions": [*self.functions],
             "raised": self.raised,
             "disk": self.disk,
-            "columns": [*present],
+            "columns": [*present, *(["note"] if self.notes else [])],
+            **({"notes": [*self.notes]} if self.notes else {}),
         }
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-(len(text) + _LENGTH.size) % 8)
         numbers: list[array[Any]] = [self.stops, self.durations]
         numbers += (one for some in present.values() for one in some)
         numbers += [array("I", accumulate(map(len, self.keys))), self.lane_of, self.function_of]
+        numbers.append(self.note_of)
         if sys.byteorder == "big":
             for column in numbers:
                 column.byteswap()

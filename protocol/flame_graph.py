@@ -7,11 +7,10 @@ pixels are not drawn, so the work is bounded by the pixels, not by the tree.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .markup import Markup, element
+from .markup import Markup, element, embedded
 from .stack_tree import StackTree
 from .timelines import COLOURS, OTHER_COLOUR
 
@@ -78,10 +77,7 @@ def flame_graph(data: dict[str, Any] | None = None) -> Markup:
     Args:
         data: what is drawn, see `as_data`; None = the script of the page shows something.
     """
-    content = None
-    if data is not None:
-        text = Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
-        content = element("script", text, type="application/json", class_="flame-data")
+    content = None if data is None else embedded("flame-data", data)
     return element(
         "div",
         element("noscript", element("p", "The flame graph is drawn by a script.", class_="silent")),

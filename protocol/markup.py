@@ -8,9 +8,10 @@ become markup by an oversight: only `element` and `join` make `Markup`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 #: Elements that have neither content nor an end tag.
 _VOID: Final = frozenset(("br", "hr", "img", "input", "link", "meta"))
@@ -53,3 +54,9 @@ def element(
         written.append(f" {key}" if value is True else f' {key}="{escape(str(value))}"')
     start = f"<{name}{''.join(written)}>"
     return Markup(start if name in _VOID else f"{start}{join(*contents)}</{name}>")
+
+
+def embedded(name: str, data: Any) -> Markup:
+    """Return plain data as a part of a page, which a script finds by the name of its class."""
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return element("script", Markup(text), type="application/json", class_=name)

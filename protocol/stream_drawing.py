@@ -125,8 +125,10 @@ class Attempts {
     const arrivals = has.has("fetched") ? column(Float32Array) : null;
     const fetches = arrivals && column(Float32Array);
     const ends = column(Uint32Array), laneOf = column(Uint32Array), fnOf = column(Uint32Array);
+    const noteOf = has.has("note") ? column(Uint32Array) : null;
     const chunk = ++this.last, raised = new Map(head.raised);
-    const kept = {ends, raised, nFetched: 0, keys: new Uint8Array(bytes, at)};
+    const kept = {ends, raised, nFetched: 0, keys: new Uint8Array(bytes, at), noteOf,
+                  notes: head.notes};
     this.chunks.set(chunk, kept);
     const lanes = head.lanes.map((place) => this.lane(...place));
     for (const [host, worker, address, start, stop, nbytes, isRead] of head.disk)
@@ -225,6 +227,7 @@ class Attempts {
     const chunk = this.chunks.get(lane.chunk[i]), row = lane.row[i];
     const bytes = chunk && chunk.keys.subarray(row ? chunk.ends[row - 1] : 0, chunk.ends[row]);
     return {key: chunk ? new TextDecoder().decode(bytes) : "", raised: chunk?.raised.get(row),
+            note: chunk?.noteOf && chunk.notes[chunk.noteOf[row]],
             name: this.functions[lane.fn[i]].name};
   }
 }
@@ -445,6 +448,10 @@ class Painter {
     context.lineTo(busy.length, height);
     context.fill();
     context.globalAlpha = 1;
+    if (this.most <= nThreads) return;
+    context.setLineDash([4 * ratio, 3 * ratio]);  // more seem busy than there are, see the docs
+    context.strokeStyle = this.colours[OTHER];
+    context.strokeRect(-1, yOf(nThreads), curve.width + 2, height);
   }
 }
 """

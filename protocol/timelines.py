@@ -40,26 +40,57 @@ STYLE: Final = (
 .plot { flex: 1; min-width: 0; cursor: grab; touch-action: pan-y; }
 .plot:active { cursor: grabbing; }
 .plot:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-.plot svg, .plot canvas { display: block; width: 100%; background: var(--page); }
+.plot canvas { display: block; width: 100%; background: var(--page); }
 .plot > :first-child { margin-bottom: 8px; }
-.plot rect { transition: none; }
-.curve { fill: var(--c0); fill-opacity: .55; }
-.all { stroke: var(--soft); stroke-dasharray: 4 3; vector-effect: non-scaling-stroke; }
 .axis { position: relative; height: 1.3rem; font-size: .7rem; color: var(--soft);
   font-variant-numeric: tabular-nums; overflow: hidden; }
 .axis span { position: absolute; border-left: 1px solid var(--line); padding: .15rem .25rem 0;
   white-space: nowrap; }
 """
     + "".join(
-        f".timeline .{name} {{ fill: var(--{name}); background: var(--{name}); }}\n"
+        f".timeline .{name} {{ background: var(--{name}); }}\n"
         for name in [*(f"c{i}" for i in range(N_COLOURS)), "cx"]
     )
     + """\
-.timeline .ct { fill: var(--soft); background: var(--soft); }
-.timeline rect.cf { stroke: var(--bad); stroke-width: 2; vector-effect: non-scaling-stroke; }
+.timeline .ct { background: var(--soft); }
 .timeline i.cf { border: 2px solid var(--bad); }
 """
 )
+
+#: Numbers as texts, and instants, with their date if that is not of today.
+_TEXTS: Final = r"""
+const spaced = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+const pad = (n, digits = 2) => String(n).padStart(digits, "0");
+const digitsOf = (step) => Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9)));
+function clock(s, step = 1) {
+  const digits = digitsOf(step), unit = 10 ** digits;
+  const rounded = Math.round(s * unit) / unit, date = new Date(Math.floor(rounded) * 1000);
+  const rest = Math.round((rounded - Math.floor(rounded)) * unit);
+  const parts = [date.getHours(), date.getMinutes(), date.getSeconds()];
+  const text = parts.map((n) => pad(n)).join(":");
+  return digits ? `${text}.${pad(rest, digits)}` : text;
+}
+function day(s) {
+  const date = new Date(s * 1000);
+  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
+}
+// Today is not named.
+const dated = (s, now, step = 1) => (day(s) === day(now) ? "" : day(s) + " ") + clock(s, step);
+function lasting(s) {
+  const [n, unit] = s < 1e-3 ? [s * 1e6, "µs"] : s < 1 ? [s * 1e3, "ms"] : [s, "s"];
+  if (s >= 120) {
+    const whole = Math.round(s), rest = whole % 60;
+    return `${Math.floor(whole / 60)} min${rest ? ` ${rest} s` : ""}`;
+  }
+  return `${n < 100 ? Number(n.toPrecision(3)) : Math.round(n)} ${unit}`;
+}
+function sized(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let i = 0;
+  for (; n >= 1023.5 && i < 4; i++) n /= 1024;
+  return `${n >= 99.95 ? Math.round(n) : Number(n.toPrecision(3))} ${units[i]}`;
+}
+"""
 
 #: `timeRange` is the part of a time that a plot shows, and its axis. The wheel, dragging, a double
 #: click and keys change it. A caller gives
@@ -76,8 +107,7 @@ STYLE: Final = (
 #:
 #: `ticks(width)` are the texts of an axis of so many pixels, and where they are, in parts of it. A
 #: plot that has an element for its axis gets them there.
-SCRIPT: Final = """\
-"use strict";
+_RANGE: Final = """\
 function timeRange(plot, {whole, least, changed, tick, steps = [], fixed = () => null,
                           all = whole, boxOf = () => plot.getBoundingClientRect()}) {
   const axis = plot.querySelector(".axis");
@@ -168,3 +198,5 @@ function timeRange(plot, {whole, least, changed, tick, steps = [], fixed = () =>
   return range;
 }
 """
+
+SCRIPT: Final = '"use strict";' + _TEXTS + _RANGE

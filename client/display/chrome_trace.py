@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...protocol.wire.keys import text_of
 from ..insight.attempt_timing import AttemptTiming
 from ..insight.recording import Recorded, Recording, Submissions, recording_of
-from .timeline import category_of, merged_transfers, natural
+from .timeline import category_of, natural
 
 #: The process of what is about the whole cluster; those of workers follow.
 CLUSTER_PID: Final = 1
@@ -181,18 +181,30 @@ def _inputs(
         pid = pids[worker]
         yield _name("thread_name", pid, INPUTS_TID, name="inputs fetched")
         yield _name("thread_sort_index", pid, INPUTS_TID, sort_index=INPUTS_TID)
-        for bar in merged_transfers(some, 0.0):
-            start = _us(bar.start, first)
+        for since, until, n in _fetching(some):
+            start = _us(since, first)
             yield {
                 "ph": "X",
                 "name": "inputs",
                 "cat": "inputs",
                 "ts": start,
-                "dur": _us(bar.stop, first) - start,
+                "dur": _us(until, first) - start,
                 "pid": pid,
                 "tid": INPUTS_TID,
-                "args": {"attempts": bar.n},
+                "args": {"attempts": n},
             }
+
+
+def _fetching(timings: Iterable[AttemptTiming]) -> list[tuple[float, float, int]]:
+    """Return when inputs were fetched, without overlaps: start, stop, and for how many attempts."""
+    found: list[tuple[float, float, int]] = []
+    for start, stop in sorted(one.transfer for one in timings if one.transfer is not None):
+        if found and start < found[-1][1]:
+            first, last, n = found[-1]
+            found[-1] = first, max(last, stop), n + 1
+        else:
+            found.append((start, stop, 1))
+    return found
 
 
 def _name(what: str, pid: int, tid: int, /, **args: str | int) -> dict[str, Any]:

@@ -1,11 +1,13 @@
-"""HTML pages that need no other file: the style of the status page, and the script of timelines."""
+"""HTML pages that need no other file, and may load none: their style and scripts are in them."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from typing import Final
 
-from ...protocol import flame_graph, timelines
+from ...protocol import flame_graph, stream_plot, timelines
 from ...protocol.markup import Markup, element, join
 from ...protocol.page_style import SHEET
 from ...protocol.wording import counted, lasting
@@ -24,15 +26,26 @@ details summary { cursor: pointer; color: var(--soft); margin-top: .6rem; }
 """
 
 
-def standing_alone(title: str, body: Markup, *, has_flames: bool = False) -> str:
-    """Return a page with this title and body, which may have a flame graph in it."""
-    styles, scripts = [timelines.STYLE], [timeline.SCRIPT]
+def standing_alone(
+    title: str, body: Markup, *, has_stream: bool = False, has_flames: bool = False
+) -> str:
+    """Return a page with this title and body, which may have drawings in it.
+
+    Browsers run no script in it but those of the drawings, and let it load nothing.
+    """
+    styles, scripts = [], []
+    if has_stream:
+        styles.append(stream_plot.STYLE)
+        scripts += [timelines.SCRIPT, stream_plot.SCRIPT]
     if has_flames:
         styles.append(flame_graph.STYLE)
         scripts.append(flame_graph.SCRIPT)
+    allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts) or "'none'"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}"
     head = element(
         "head",
         element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", title),
         element("style", Markup("".join([SHEET, *styles, _STYLE]))),
@@ -40,6 +53,16 @@ def standing_alone(title: str, body: Markup, *, has_flames: bool = False) -> str
     ends = [element("script", Markup(script)) for script in scripts]
     page = element("html", head, element("body", body, ends), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def in_cell(page: str, height: int) -> Markup:
+    """Return a page for the cell of a notebook, in a frame: it has a style sheet and scripts."""
+    style = f"width:100%;height:{height}px;border:0"
+    return element("iframe", srcdoc=page, style=style, sandbox="allow-scripts")
 
 
 class TaskStreamPicture:
@@ -68,15 +91,9 @@ class TaskStreamPicture:
             ),
             element("main", element("section", timeline.timeline(self._timings, begin, end))),
         )
-        return standing_alone("weft task stream", body)
+        return standing_alone("weft task stream", body, has_stream=bool(self._timings))
 
     def _repr_html_(self) -> str:
-        # A frame of its own: the page has a style sheet and a script.
-        lanes = min(len({(one.worker, one.thread) for one in self._timings}), timeline.MAX_LANES)
-        height = lanes * timelines.LANE + 260
-        return element(
-            "iframe",
-            srcdoc=self.page(),
-            style=f"width:100%;height:{height}px;border:0",
-            sandbox="allow-scripts",
-        )
+        n_lanes = len({(one.address, one.thread) for one in self._timings})
+        lanes = min(n_lanes, stream_plot.MAX_LANES) * timelines.LANE
+        return in_cell(self.page(), max(lanes, 96) + 260)

@@ -11,7 +11,7 @@ from ...protocol import flame_graph
 from ...protocol.markup import element, join
 from ...protocol.stack_tree import FrameTotals, StackTree
 from ...protocol.wording import grouped, lasting
-from .page import standing_alone
+from .page import in_cell, standing_alone
 
 #: Functions in the text, and characters of one.
 _N_TOP: Final = 15
@@ -138,10 +138,4 @@ class Profile:
         }
 
     def _repr_html_(self) -> str:
-        # A frame of its own: the page has a style sheet and a script.
-        return element(
-            "iframe",
-            srcdoc=self.page(),
-            style="width:100%;height:640px;border:0",
-            sandbox="allow-scripts",
-        )
+        return in_cell(self.page(), 640)

@@ -1,24 +1,33 @@
 """The page of `weft.performance_report`, from plain data. Pure: it asks nothing and reads no clock.
 
-It is one file that needs nothing else: the style sheet is that of the status page, and the only
-script draws the axis of the task stream and zooms.
+It is one file that needs nothing else: the style sheet and the scripts are those of the pages of a
+scheduler.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from ...protocol import flame_graph
-from ...protocol.markup import Content, Markup, element, join
+from ...protocol.markup import Content, Markup, element, embedded, join
 from ...protocol.tables import Column, as_table, spaced, tile
 from ...protocol.wording import counted, lasting, sized
 from ..insight.attempt_timing import AttemptTiming
 from . import timeline
 from .page import standing_alone
-from .summary import AttemptSums, by_function, by_span, by_worker, in_total
+from .summary import (
+    AttemptSums,
+    by_function,
+    by_span,
+    by_worker,
+    figures_by_function,
+    in_total,
+)
 
 #: Rows of a table; the others are added up.
 MAX_ROWS: Final = 100
@@ -84,8 +93,31 @@ def report_page(shown: ReportContent) -> str:
             _code(shown.code),
             _versions(shown.versions),
         ),
+        _figures(shown),
     )
-    return standing_alone(title, body, has_flames=shown.profile is not None)
+    has_flames = shown.profile is not None
+    return standing_alone(title, body, has_stream=bool(shown.timings), has_flames=has_flames)
+
+
+# -- figures: what `weft compare` reads of a report ------------------------------------------------
+_FIGURES: Final = re.compile(r'<script type="application/json" class="figures">(.*?)</script>')
+
+
+def _figures(shown: ReportContent) -> Markup:
+    figures = {
+        "format": 1,
+        "when": shown.when,
+        "seconds": shown.seconds,
+        "n_threads": shown.n_threads,
+        "functions": figures_by_function(shown.timings),
+    }
+    return embedded("figures", figures)
+
+
+def figures_in(page: str) -> dict[str, Any] | None:
+    """Return the figures of a report; None = the text is none, or one of an older version."""
+    found = _FIGURES.search(page)
+    return None if found is None else json.loads(found[1])
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -119,6 +151,7 @@ def _tiles(shown: ReportContent) -> Markup:
 
 
 def _stream(shown: ReportContent) -> Markup:
+    hosts = {address: str(one.get("host", "")) for address, one in shown.workers.items()}
     return element(
         "section",
         element(
@@ -126,7 +159,7 @@ def _stream(shown: ReportContent) -> Markup:
             "Task stream",
             element("small", "one line per thread; the wheel zooms, a double click shows all"),
         ),
-        timeline.timeline(shown.timings, shown.begin, shown.end, shown.n_threads),
+        timeline.timeline(shown.timings, shown.begin, shown.end, shown.n_threads, hosts),
     )
 
 

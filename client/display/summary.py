@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
 
 from ..insight.attempt_timing import AttemptTiming
 
@@ -62,6 +64,18 @@ def by_span(timings: Iterable[AttemptTiming]) -> dict[str, AttemptSums]:
     return sums_by(
         timings, lambda one: [" > ".join(one.span[: i + 1]) for i in range(len(one.span))]
     )
+
+
+def figures_by_function(timings: Iterable[AttemptTiming]) -> dict[str, dict[str, Any]]:
+    """Return the sums of each function, and its median, as plain data, for a comparison."""
+    found = [*timings]
+    seconds: dict[str, list[float]] = {}
+    for one in found:
+        seconds.setdefault(one.function, []).append(one.stop - one.start - one.waited)
+    return {
+        name: {**asdict(sums), "median_s": median(seconds[name])}
+        for name, sums in by_function(found).items()
+    }
 
 
 def in_total(timings: Iterable[AttemptTiming]) -> AttemptSums:

@@ -1,46 +1,11 @@
-"""The parts of scripts that pages over time share: texts, reading on, and following the present.
+"""The parts of scripts that pages over time share: reading on, and following the present.
 
-Pure. `protocol/timelines.py` has the wheel and the keys.
+Pure. `protocol/timelines.py` has the wheel, the keys and the texts.
 """
 
 from __future__ import annotations
 
 from typing import Final
-
-#: Numbers as texts, and instants, with their date if that is not of today.
-_TEXTS: Final = r"""
-const spaced = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-const pad = (n, digits = 2) => String(n).padStart(digits, "0");
-const digitsOf = (step) => Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9)));
-function clock(s, step = 1) {
-  const digits = digitsOf(step), unit = 10 ** digits;
-  const rounded = Math.round(s * unit) / unit, date = new Date(Math.floor(rounded) * 1000);
-  const rest = Math.round((rounded - Math.floor(rounded)) * unit);
-  const parts = [date.getHours(), date.getMinutes(), date.getSeconds()];
-  const text = parts.map((n) => pad(n)).join(":");
-  return digits ? `${text}.${pad(rest, digits)}` : text;
-}
-function day(s) {
-  const date = new Date(s * 1000);
-  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
-}
-// Today is not named.
-const dated = (s, now, step = 1) => (day(s) === day(now) ? "" : day(s) + " ") + clock(s, step);
-function lasting(s) {
-  const [n, unit] = s < 1e-3 ? [s * 1e6, "µs"] : s < 1 ? [s * 1e3, "ms"] : [s, "s"];
-  if (s >= 120) {
-    const whole = Math.round(s), rest = whole % 60;
-    return `${Math.floor(whole / 60)} min${rest ? ` ${rest} s` : ""}`;
-  }
-  return `${n < 100 ? Number(n.toPrecision(3)) : Math.round(n)} ${unit}`;
-}
-function sized(n) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let i = 0;
-  for (; n >= 1023.5 && i < 4; i++) n /= 1024;
-  return `${n >= 99.95 ? Math.round(n) : Number(n.toPrecision(3))} ${units[i]}`;
-}
-"""
 
 #: `readOn` asks for what is new at an address, again and again, while the page is visible:
 #:
@@ -170,4 +135,4 @@ function liveRange(plot, {now, oldest, firstS, mostS = 0, least, changed, note, 
 }
 """
 
-SCRIPT: Final = _TEXTS + _READING + _FOLLOWING
+SCRIPT: Final = _READING + _FOLLOWING

@@ -186,12 +186,12 @@ def test_the_picture_is_returned_and_saved(client, tmp_path):
     file = tmp_path / "stream.html"
     with weft.get_task_stream(client, plot="save", filename=file) as stream:
         client.gather(client.map(inc, range(6000, 6020)))
-    assert "<svg" in file.read_text(encoding="utf-8")
+    assert "stream-data" in file.read_text(encoding="utf-8")
     assert "iframe" in stream.figure._repr_html_()
     assert repr(stream.figure) == "<TaskStreamPicture of 20 attempts>"
     records, figure = client.get_task_stream(plot=True)
     assert len(records) >= 20
-    assert "<svg" in figure.page()
+    assert "stream-data" in figure.page()
 
 
 def test_tasks_carry_the_tags_of_the_spans_in_which_they_were_submitted(client):
@@ -311,7 +311,7 @@ def test_a_report_has_what_ran(client, tmp_path):
         client.submit(fail, 8).exception()
     page = file.read_text(encoding="utf-8")
     assert not list(tmp_path.glob("*.part"))
-    assert "http" not in re.sub(r"\s(xmlns|href)=\S+", "", page)
+    assert "://" not in re.sub(r"\s(xmlns|href)=\S+", "", page)
     for text in ("inc", "fail", "ValueError", "step", "101", "4 threads", "cloudpickle"):
         assert text in page, text
     assert "with weft.performance_report(file, client=client):" in page

@@ -37,6 +37,8 @@ def rows_of(chunk):
     ends = column("I")
     lanes = [tuple(head["lanes"][i]) for i in column("I")]
     functions = [head["functions"][i] for i in column("I")]
+    if "note" in head["columns"]:
+        columns["note"] = [head["notes"][i] for i in column("I")]
     texts = chunk[at:]
     keys = [texts[a:b].decode() for a, b in zip([0, *ends[:-1]], ends, strict=True)]
     raised = dict(head["raised"])

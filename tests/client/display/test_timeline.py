@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
 import re
-from html.parser import HTMLParser
+import zlib
 
 import pytest
 
+from tests.protocol.columns import rows_of
 from weft.client.display import timeline
 from weft.client.display.summary import by_function, by_span, by_worker, in_total
 from weft.client.insight.attempt_timing import AttemptTiming, TaskRecords, record_of
+from weft.protocol.timelines import N_COLOURS
 
 
 def timing(start, stop, function="f", *, worker="w-0", thread=0, key=None, **more):
@@ -33,69 +37,58 @@ def timing(start, stop, function="f", *, worker="w-0", thread=0, key=None, **mor
     return AttemptTiming(**values)
 
 
-def bars(timings, step):
-    return [(b.start, b.stop, b.n, b.function) for b in timeline.merged(timings, step)]
+def drawn(page):
+    """Return the attempts that a plot has in it, as its script reads them."""
+    (text,) = re.findall(r'class="stream-data"[^>]*>([^<]*)<', page)
+    return rows_of(zlib.decompress(base64.b64decode(text)))
 
 
-def test_long_attempts_are_bars_of_their_own():
-    found = bars([timing(0, 10), timing(10, 20), timing(20, 30, "g")], 1)
-    assert found == [(0, 10, 1, "f"), (10, 20, 1, "f"), (20, 30, 1, "g")]
-
-
-def test_attempts_narrower_than_a_step_are_one_bar_with_those_beside_them():
-    tiny = [timing(i / 10, i / 10 + 0.1, "fg"[i % 2]) for i in range(40)]
-    found = timeline.merged(tiny, 1)
-    assert sum(bar.n for bar in found) == 40
-    assert all(bar.stop - bar.start <= 1.2 for bar in found)
-    assert len(found) <= 5
-
-
-def test_a_long_attempt_is_not_joined_with_short_ones_before_and_after():
-    found = bars([timing(0, 0.1), timing(0.1, 9), timing(9, 9.1), timing(9.1, 9.2)], 1)
-    assert [n for _, _, n, _ in found] == [1, 1, 2]
-
-
-def test_a_run_of_short_attempts_of_one_function_is_one_bar_however_long():
-    found = bars([timing(i / 100, i / 100 + 0.01) for i in range(1000)], 1)
-    assert len(found) == 1
-    assert found[0][2] == 1000
-
-
-def test_gaps_of_a_step_end_a_bar():
-    assert len(bars([timing(0, 0.1), timing(2, 2.1)], 1)) == 2
-
-
-def test_the_number_of_bars_is_bounded_whatever_the_number_of_attempts():
-    many = [
-        timing(i / 1000, i / 1000 + 0.0005, f"f{i * 7 % 13}", worker=f"w-{i % 50}")
-        for i in range(30_000)
+def test_each_attempt_is_a_bar_with_its_times_and_what_came_of_it():
+    some = [
+        timing(3.0, 4.0, "g", thread=1, transfer=(1.5, 2.5), waited=0.25, is_failed=True),
+        timing(1.0, 2.0, type="list", nbytes=2048, span=("a", "b")),
     ]
-    page = timeline.timeline(many, 0.0, 30.0)
-    assert 100 < page.count("<rect") <= 2 * timeline.MAX_BARS
-    n_together = sum(int(n.replace(" ", "")) for n in re.findall(r">([0-9 ]+) attempts, ", page))
-    assert 25_000 < n_together <= 30_000
+    one, two = drawn(timeline.timeline(some, 1.0, 5.0, hosts={"tcp://w-0": "here"}))
+    assert (one["key"], one["lane"]) == ("f-1.0", ("here", "w-0", "tcp://w-0", 0))
+    assert (one["stop"], one["duration"], one["raised"]) == (1.0, 1e6, None)
+    assert one["note"] == "list, 2 KiB; span a, b"
+    assert (two["stop"], two["duration"], two["waited"], two["raised"]) == (3.0, 75e4, 25e4, "int")
+    assert (two["arrived"], two["fetched"]) == (2.5e6, 1.5e6)
 
 
-def test_more_threads_than_can_be_drawn_are_counted():
-    many = [timing(0, 1, worker=f"w-{i}") for i in range(timeline.MAX_LANES + 7)]
-    assert "7 more threads are not drawn" in timeline.timeline(many, 0.0, 1.0)
+def test_the_number_of_bars_is_bounded_and_their_time_is_that_of_the_attempts():
+    some = [
+        timing(i / 100 + t / 1000, i / 100 + t / 1000 + 0.001, f"f{t}", is_failed=i == 7)
+        for i in range(1000)
+        for t in range(5)
+    ]
+    some.append(timing(20.0, 30.0, "long"))
+    found = timeline.bars_of(some, 600)
+    assert len(found) <= 600
+    assert sum(bar.n for bar in found) == len(some)
+    assert sum(bar.n_failed for bar in found) == 5
+    assert sum(bar.stop - bar.start for bar in found) == pytest.approx(15.0)
+    assert all(a.stop <= b.start + 1e-9 for a, b in itertools.pairwise(found))
+    assert found[-1].function == "long"
+    assert {bar.function for bar in found} == {*(f"f{t}" for t in range(5)), "long"}
 
 
-def test_workers_are_in_natural_order_and_threads_are_named_if_there_are_several():
-    page = timeline.timeline(
-        [timing(0, 1, worker="w-10"), timing(0, 1, worker="w-2"), timing(0, 1, thread=1)], 0, 1
-    )
-    labels = re.findall(r'title="worker (\S+), thread (\d)"', page)
-    assert labels == [("w-0", "1"), ("w-2", "0"), ("w-10", "0")]
-    assert ">w-0 · 1<" in page
-    assert ">w-2<" in page
+def test_functions_without_a_colour_share_bars_where_there_are_too_many():
+    some = [timing(i / 1000, (i + 0.5) / 1000, f"f{i % 50}") for i in range(1000)]
+    found = timeline.bars_of(some, 30)
+    assert len(found) <= 30
+    assert len({bar.function for bar in found}) == N_COLOURS + 1
+    assert any("attempts" in row["key"] for row in drawn_bars(found))
+
+
+def drawn_bars(bars):
+    return rows_of(timeline._columns(bars, 0.0, {}).to_bytes())
 
 
 def test_texts_of_users_are_no_markup():
-    bad = "<script>alert(1)</script>"
-    page = timeline.timeline([timing(0, 1, bad, worker=bad, key=bad, span=(bad,))], 0, 1)
-    assert "<script" not in page
-    HTMLParser().feed(page)
+    page = timeline.timeline([timing(0, 1, "</script><b>", key="<i>")], 0.0, 1.0)
+    assert "<b>" not in page
+    assert [(row["key"], row["function"]) for row in drawn(page)] == [("<i>", "</script><b>")]
 
 
 def test_nothing_is_drawn_of_nothing():
@@ -109,18 +102,6 @@ def test_the_curve_adds_up_to_the_time_that_was_computed(n_threads):
     busy = timeline.busy_threads(some, 0.0, 4.0)
     total = sum(one.stop - one.start - one.waited for one in some)
     assert sum(busy) * 4.0 / len(busy) == pytest.approx(total)
-
-
-def test_the_curve_has_a_scale_and_a_line_at_all_threads():
-    page = timeline.timeline([timing(0, 4), timing(0, 4, thread=1)], 0.0, 4.0, n_threads=4)
-    assert ">4 threads busy<" in page
-    # The drawing is 48 high, of which 46 are for all 4 threads: half of them are busy.
-    assert 'd="M0,2.0H10000"' in page
-    assert "0,25.0 42,25.0" in page
-    beyond = [timing(0, 4, thread=thread) for thread in range(4)]
-    page = timeline.timeline(beyond, 0.0, 4.0, n_threads=2)
-    assert ">4 threads busy<" in page
-    assert 'd="M0,25.0H10000"' in page
 
 
 def test_attempts_that_began_before_are_counted_from_the_beginning():
