@@ -16,6 +16,7 @@ import click
 from ...protocol.errors import WeftError
 from . import (  # noqa: F401 - each adds its command to the group
     blocking,
+    bundle,
     compare,
     completion,
     config,

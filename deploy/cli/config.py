@@ -54,7 +54,7 @@ def config(name: str | None, as_json: bool) -> None:
     found = read_settings()
     chosen = _chosen(name)
     if as_json:
-        click.echo(json.dumps({s.name: _plain(s, found) for s in chosen}, indent=2))
+        click.echo(json.dumps({s.name: as_plain(s, found) for s in chosen}, indent=2))
         return
     for path, is_read in found.files.items():
         if name is None:
@@ -118,7 +118,8 @@ def _json_default(setting: Any) -> Any:
     return _json_value(setting, setting.default)
 
 
-def _plain(setting: Any, found: Any) -> dict[str, Any]:
+def as_plain(setting: Any, found: Any) -> dict[str, Any]:
+    """Return a setting for programs."""
     given = found.is_given(setting)
     return {
         "value": _json_value(setting, found[setting]) if given else _json_default(setting),

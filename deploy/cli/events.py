@@ -61,12 +61,12 @@ def events(
         sys.stdout.flush()
 
     with connected(chosen, "weft events") as client:
-        rows, number, _ = _read(client, topic, kinds, 0)
+        rows, number, _ = read_events(client, topic, kinds, 0)
         print_rows(rows[-n:] if n else [])
         try:
             while follows:
                 time.sleep(_LOOK_S)
-                rows, number, is_cut = _read(client, topic, kinds, number)
+                rows, number, is_cut = read_events(client, topic, kinds, number)
                 if is_cut:
                     click.echo("weft events: some came faster than they could be read", err=True)
                 print_rows(rows)
@@ -74,7 +74,7 @@ def events(
             return
 
 
-def _read(
+def read_events(
     client: Client[Any], topic: str, kinds: tuple[str, ...], after: int
 ) -> tuple[list[tuple[float, Any]], int, bool]:
     """Return the events after a number, the last number, and whether some are gone."""

@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "Run programs on it": ("submit", "queue", "wait", "output", "cancel", "retry", "forget"),
     "Look at it": (
         *("status", "top", "dashboard", "info", "explain", "timeline", "profile", "logs"),
-        *("events", "compare", "doctor", "selftest"),
+        *("events", "bundle", "compare", "doctor", "selftest"),
     ),
     "Change it": ("scale", "retire", "block", "unblock", "pause", "resume", "stop", "journal"),
     "Access and settings": ("token", "config", "completion"),

@@ -18,7 +18,12 @@ Row = tuple[float, str, str, str, str]
 
 
 async def ask_logs(
-    viewer: Viewer, names: tuple[str, ...], n: int, level: str = ""
+    viewer: Viewer,
+    names: tuple[str, ...],
+    n: int,
+    level: str = "",
+    *,
+    of_scheduler: bool = False,
 ) -> tuple[list[Row], list[QuestionFailed]]:
     """Return the last `n` records of all asked processes, and the errors of those without answer.
 
@@ -27,6 +32,7 @@ async def ask_logs(
         names: of workers: names, hosts or addresses; () = the scheduler and all workers.
         n: how many records, of all processes together.
         level: the least level, "" = all.
+        of_scheduler: also those of the scheduler, and of no worker without `names`.
 
     Raises:
         UnknownWorker: no connected worker has this name.
@@ -35,7 +41,7 @@ async def ask_logs(
     if level:
         arguments["level"] = level
     workers = (await viewer.ask_all("workers"))["workers"]
-    chosen = choose_workers(workers, set(names) or None).values()
+    chosen = choose_workers(workers, set(names) if names or of_scheduler else None).values()
 
     async def ask_one(process: str, to: str) -> list[Row]:
         answer = await viewer.ask_all("logs", arguments, to=to, process=process)
@@ -43,7 +49,7 @@ async def ask_logs(
             return read_rows(process, answer)
 
     asked = [ask_one(f"worker {worker['name']}", worker["id"]) for worker in chosen]
-    if not names:
+    if of_scheduler or not names:
         asked.append(ask_one(SCHEDULER, ""))
     answers = await asyncio.gather(*asked, return_exceptions=True)
     rows: list[Row] = []
