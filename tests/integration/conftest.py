@@ -1,4 +1,4 @@
-"""The cluster that most of these tests need. A module may have one of its own."""
+"""The cluster and the client that most of these tests need. A module may have its own."""
 
 from __future__ import annotations
 
@@ -14,3 +14,9 @@ def cluster():
         with weft.Client(started) as client:
             client.wait_for_workers(2, timeout=60)
         yield started
+
+
+@pytest.fixture
+def client(cluster):
+    with weft.Client(cluster) as client:
+        yield client

@@ -14,12 +14,6 @@ from .test_scheduler_restarts import locked, note, running
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def client(cluster):
-    with weft.Client(cluster) as client:
-        yield client
-
-
 def fail(text):
     raise ValueError(text)
 

@@ -21,12 +21,6 @@ def cluster():
         yield started
 
 
-@pytest.fixture
-def client(cluster):
-    with weft.Client(cluster) as client:
-        yield client
-
-
 def note(path, text):
     with open(path, "a") as file:
         file.write(text)

@@ -14,12 +14,6 @@ from weft.scheduler.core.interruption.interrupting import RESTARTED
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
 
-@pytest.fixture
-def client(cluster):
-    with weft.Client(cluster) as client:
-        yield client
-
-
 def pid():
     return os.getpid()
 

@@ -12,12 +12,6 @@ import weft
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def client(cluster):
-    with weft.Client(cluster) as client:
-        yield client
-
-
 def read(path):
     with open(path) as file:
         return file.read()

@@ -33,12 +33,6 @@ def cluster(tmp_path):
     assert list((tmp_path / "files").iterdir()) == []
 
 
-@pytest.fixture
-def client(cluster):
-    with weft.Client(cluster) as client:
-        yield client
-
-
 def block(i):
     return np.full(LARGE // 8, float(i))
 

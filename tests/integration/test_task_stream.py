@@ -23,12 +23,6 @@ def cluster():
         yield cluster
 
 
-@pytest.fixture
-def client(cluster):
-    with weft.Client(cluster) as client:
-        yield client
-
-
 def inc(x):
     return x + 1
 

@@ -24,12 +24,6 @@ def cluster():
         yield started
 
 
-@pytest.fixture
-def client(cluster):
-    with weft.Client(cluster) as client:
-        yield client
-
-
 def set_an_event():
     weft.Event("set").set()
 
