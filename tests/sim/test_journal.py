@@ -32,6 +32,11 @@ class Node:
         self.reports.append(report)
 
 
+def simulation(world: World, scheduler: Node) -> Any:
+    facts = {"recurring": NO_JOBS, "arrays": NO_ARRAYS, "is_healed": True}
+    return SimpleNamespace(world=world, scheduler=scheduler, **facts)
+
+
 def added(key: str) -> JobAdded:
     return JobAdded(key, b"f", "f", b"f", b"args", [], {}, NO_HASH, "alice")
 
@@ -44,11 +49,8 @@ def keys_read(journal: SimulatedJournal, node: Any) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_killed_scheduler_writes_nothing_after_its_journal_is_read(seed):
-    world = World(seed)
-    first: Any = Node()
-    sim: Any = SimpleNamespace(
-        recurring=NO_JOBS, arrays=NO_ARRAYS, world=world, scheduler=first, is_healed=True
-    )
+    world, first = World(seed), Node()
+    sim = simulation(world, first)
     journal = SimulatedJournal(seed, sim)
     for number in range(4):
         journal.write(first, WriteJournal(number, [added(f"job-{number}")]))
@@ -62,12 +64,8 @@ def test_a_killed_scheduler_writes_nothing_after_its_journal_is_read(seed):
 
 
 def test_a_scheduler_that_begins_again_reads_what_it_was_writing():
-    world = World(1)
-    node: Any = Node()
-    sim: Any = SimpleNamespace(
-        recurring=NO_JOBS, arrays=NO_ARRAYS, world=world, scheduler=node, is_healed=True
-    )
-    journal = SimulatedJournal(1, sim)
+    world, node = World(1), Node()
+    journal = SimulatedJournal(1, simulation(world, node))
     journal.write(node, WriteJournal(1, [added("job")]))
     assert keys_read(journal, node) == ["job"]
     while world.n_busy:
@@ -77,12 +75,8 @@ def test_a_scheduler_that_begins_again_reads_what_it_was_writing():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_writes_are_reported_in_their_order(seed):
-    world = World(seed)
-    node: Any = Node()
-    sim: Any = SimpleNamespace(
-        recurring=NO_JOBS, arrays=NO_ARRAYS, world=world, scheduler=node, is_healed=True
-    )
-    journal = SimulatedJournal(seed, sim)
+    world, node = World(seed), Node()
+    journal = SimulatedJournal(seed, simulation(world, node))
     for number in range(50):
         journal.write(node, WriteJournal(number, []))
         world.at(1e-3, node.when_awake)
