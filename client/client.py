@@ -41,6 +41,7 @@ from .insight import (
     reproducing,
     task_stream,
 )
+from .insight.cell_dashboard import Dashboard
 from .life import ClientLife
 from .modes import Awaited, Blocking, Mode, OfMode
 from .results import cancelling, gathering
@@ -229,6 +230,14 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
         if link is None or not isinstance(found, str):
             return None
         return link_into(found, link.security)
+
+    @property
+    def dashboard(self) -> Dashboard:
+        """What the cluster does now, live in the cell of a notebook whose last line this is.
+
+        It comes through the kernel: the browser need not reach the cluster.
+        """
+        return Dashboard(self)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -10,6 +10,7 @@ from typing import Final
 from ...protocol import flame_graph, stream_plot, timelines
 from ...protocol.markup import Markup, element, join
 from ...protocol.page_style import SHEET
+from ...protocol.tables import tile
 from ...protocol.wording import counted, lasting
 from ..insight.attempt_timing import AttemptTiming
 from . import timeline
@@ -63,6 +64,30 @@ def in_cell(page: str, height: int) -> Markup:
     """Return a page for the cell of a notebook, in a frame: it has a style sheet and scripts."""
     style = f"width:100%;height:{height}px;border:0"
     return element("iframe", srcdoc=page, style=style, sandbox="allow-scripts")
+
+
+#: Bars of the picture of a cell, which is sent again and again.
+_MAX_LIVE_BARS: Final = 5000
+
+
+def live_page(
+    timings: Sequence[AttemptTiming],
+    begin: float,
+    end: float,
+    tiles: Sequence[tuple[str, str, str]],
+    note: str,
+) -> str:
+    """Return a page for a cell: some numbers with titles and notes, and the latest attempts."""
+    drawn = timeline.timeline(timings, begin, end, max_bars=_MAX_LIVE_BARS)
+    body = element(
+        "main",
+        element("dl", (tile(name, big, note=text) for name, big, text in tiles), class_="tiles"),
+        element(
+            "section", element("h2", "Task stream", element("small", "the last minute")), drawn
+        ),
+        element("p", note, class_="soft") if note else None,
+    )
+    return standing_alone("weft", body, has_stream=bool(timings))
 
 
 class TaskStreamPicture:

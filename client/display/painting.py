@@ -63,22 +63,15 @@ class NoPainter:
         """See `Painter`."""
 
 
-class CellPainter:
-    """Shows progress below a cell, by messages that every front end knows."""
+class CellOutput:
+    """An output below a cell that is shown anew, by messages that every front end knows."""
 
     def __init__(self) -> None:
         self._id = uuid.uuid4().hex
         self._is_shown = False
 
-    def paint(self, seen: Seen) -> None:
-        """See `Painter`."""
-        self._show(html.of_progress({"rows": seen["rows"]}), "\n".join(lines_of(seen["rows"], 80)))
-
-    def finish(self, seen: Seen) -> None:
-        """See `Painter`."""
-        self._show(html.of_progress({"title": seen["summary"]}), seen["summary"])
-
-    def _show(self, page: str, text: str) -> None:
+    def show(self, page: str, text: str) -> None:
+        """Show HTML, or a text where a front end has none, in the place of what was shown."""
         from IPython import display
 
         display.publish_display_data(  # type: ignore[no-untyped-call]
@@ -87,6 +80,22 @@ class CellPainter:
             update=self._is_shown,
         )
         self._is_shown = True
+
+
+class CellPainter:
+    """Shows progress below a cell."""
+
+    def __init__(self) -> None:
+        self._output = CellOutput()
+
+    def paint(self, seen: Seen) -> None:
+        """See `Painter`."""
+        text = "\n".join(lines_of(seen["rows"], 80))
+        self._output.show(html.of_progress({"rows": seen["rows"]}), text)
+
+    def finish(self, seen: Seen) -> None:
+        """See `Painter`."""
+        self._output.show(html.of_progress({"title": seen["summary"]}), seen["summary"])
 
 
 #: Held while a terminal is written to; and the painters that have lines there now.

@@ -136,6 +136,7 @@ def timeline(
     end: float,
     n_threads: int = 0,
     hosts: Mapping[str, str] | None = None,
+    max_bars: int = MAX_BARS,
 ) -> Markup:
     """Return the plot of the attempts between two times, seconds since 1970.
 
@@ -145,12 +146,14 @@ def timeline(
         end: the right edge.
         n_threads: of the whole cluster; 0 = not known.
         hosts: {address of a worker: name of its host}, as far as they are known.
+        max_bars: about; of more attempts several share a bar.
     """
     if not timings:
         return element("p", "No task ended in this time.", class_="soft")
     begin = min(begin, *(one.start for one in timings))
     end = max(end, begin + 1e-6, *(one.stop for one in timings))
-    return stream_plot.plot(_columns(bars_of(timings), begin, hosts or {}), end - begin, n_threads)
+    columns = _columns(bars_of(timings, max_bars), begin, hosts or {})
+    return stream_plot.plot(columns, end - begin, n_threads)
 
 
 def _columns(bars: Sequence[Bar], begin: float, hosts: Mapping[str, str]) -> AttemptColumns:

@@ -27,6 +27,7 @@ class StreamPages:
         n_rows: attempts that are kept.
         n_missed: attempts that are not: the scheduler had forgotten them, or there were too many.
         has_gap: the scheduler was replaced by another one meanwhile.
+        cursor: names the place up to which it was read.
         read_at: when it answered the last reading, seconds since 1970 by its clock, as all times.
     """
 
@@ -36,7 +37,7 @@ class StreamPages:
         self.has_gap = False
         self.read_at = 0.0
         self._reports: list[dict[str, Any]] = []
-        self._cursor = ""
+        self.cursor = ""
 
     async def read(self, engine: Engine, keep_s: float) -> None:
         """Read what has come since the last time, and have it recorded for `keep_s` from now.
@@ -44,7 +45,7 @@ class StreamPages:
         Raises:
             WeftError: see `ask`.
         """
-        arguments = {"after": self._cursor, "keep_s": keep_s}
+        arguments = {"after": self.cursor, "keep_s": keep_s}
         is_first = True
         async for page in ask(engine, "task_stream", arguments):
             with reading("the scheduler"):
@@ -59,11 +60,18 @@ class StreamPages:
         self.n_rows = self.n_missed = 0
         self.has_gap = False
 
+    def drop_before(self, when: float) -> None:
+        """Forget the reports whose attempts had all ended before this time."""
+        self._reports = [
+            one for one in self._reports if one["to_unix_s"] + max(one["ended_us"]) / 1e6 >= when
+        ]
+        self.n_rows = sum(len(one["keys"]) for one in self._reports)
+
     def _add(self, page: dict[str, Any]) -> None:
         cursor = part_of(page, "cursor", str)
         epoch = cursor.partition(".")[0]
-        self.has_gap |= bool(self._cursor) and not self._cursor.startswith(f"{epoch}.")
-        self._cursor = cursor
+        self.has_gap |= bool(self.cursor) and not self.cursor.startswith(f"{epoch}.")
+        self.cursor = cursor
         self.n_missed += part_of(page, "n_missed", int)
         for report in part_of(page, "reports", list):
             n = len(report["keys"])
