@@ -106,7 +106,7 @@ class AnnotatedOptions:
 
     def _make(self, values: Mapping[str, Any], key: Any) -> TaskOptions:
         options = _make(values, key, self._tags)
-        return options.changed(trace=self._trace) if self._trace else options
+        return options.changed(trace_context=self._trace) if self._trace else options
 
 
 def options_of_keywords(
@@ -183,7 +183,7 @@ def options_of_call(**given: Any) -> TaskOptions | AnnotatedOptions:
         if tags := current_span():
             options = _default_in(tags) if options is NO_OPTIONS else options.changed(span=[*tags])
         trace = _current_trace()
-        return options.changed(trace=trace) if trace else options
+        return options.changed(trace_context=trace) if trace else options
     return AnnotatedOptions(given, active, {})
 
 

@@ -353,7 +353,7 @@ class TaskOptions(_Given):
     #: made with each assignment of one of a category: the bytes that it may use
     allotted_nbytes: int = option(_check_size, default=0, column="allotted_nbytes")
     #: the context of a trace in which it was submitted; see `protocol/values/tracing.py`
-    trace: Sequence[str] = option(_check_trace, default=(), column="traces")
+    trace_context: Sequence[str] = option(_check_trace, default=(), column="traces")
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TaskOptions:

@@ -122,7 +122,7 @@ def test_a_map_takes_its_context_along(client, exporter, spans):
     assert parents == 20 * [outer.span_id]
 
 
-def test_what_a_task_submits_is_within_its_span(client, spans):
+def test_calls_that_a_task_submits_are_within_its_span(client, spans):
     with TRACER.start_as_current_span("outer"):
         assert client.submit(submit_more, 1).result() == 2
     found = spans()
@@ -134,7 +134,7 @@ def test_the_tags_of_a_span_of_weft_stay(spans):
         options = options_of_call()
     assert isinstance(options, TaskOptions)
     assert list(options.span) == ["tag"]
-    assert options.trace[0] == "traceparent"
+    assert options.trace_context[0] == "traceparent"
 
 
 def test_calls_outside_of_spans_are_not_traced(client, spans):

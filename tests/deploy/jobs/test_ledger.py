@@ -156,7 +156,7 @@ def test_no_more_jobs_are_started_than_are_held(n_held):
     assert ledger.n_to_replace == 0
 
 
-def test_what_has_expired_before_a_number_is_held_is_not_replaced():
+def test_jobs_that_expired_before_a_number_is_held_are_not_replaced():
     ledger = holding(2, 2)
     ledger.note({"1": OVER}, 160.0)
     ledger.hold(2)
