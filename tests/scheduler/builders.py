@@ -416,3 +416,19 @@ def sent_keys(out: Out, peer: int, kind: type[Message]) -> list[str]:
 def dropped(out: Out, peer: int) -> list[int]:
     """Return the attempts that a worker is sent to drop."""
     return [attempt for message in out.of(peer, m.DropAttempts) for attempt in message.attempts]
+
+
+def failures(out: Out, peer: int) -> dict[str, list[Any]]:
+    """Return {key: failure} of the failures that a client is sent."""
+    return {
+        key: message.failures[place]
+        for message in out.of(peer, m.KeysErred)
+        for key, place in zip(message.keys, message.failure_of, strict=True)
+    }
+
+
+def learn(board: Board, client: int, worker: int, us: int) -> None:
+    """Let a task of the function take this long, and be forgotten."""
+    board.send(client, graph("known"))
+    board.finish(worker, "known", us=us)
+    board.send(client, m.ReleaseKeys(keys=["known"]))

@@ -9,18 +9,11 @@ from weft.scheduler.core.assignment.asking_back import SILENCE_S
 from weft.scheduler.core.features import FEATURES
 from weft.scheduler.core.state import SchedulerState
 
-from ...builders import Board, assigned, assignment, dropped, graph
+from ...builders import Board, assigned, assignment, dropped, graph, learn
 
 
 def keys(n: int, prefix: str = "k") -> str:
     return " ".join(f"{prefix}{i}" for i in range(n))
-
-
-def learn(board: Board, client: int, worker: int, us: int) -> None:
-    """Let a task of the function take this long, and be forgotten."""
-    board.send(client, graph("known"))
-    board.finish(worker, "known", us=us)
-    board.send(client, m.ReleaseKeys(keys=["known"]))
 
 
 def test_workers_get_contiguous_equal_shares(board):

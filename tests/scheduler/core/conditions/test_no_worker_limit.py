@@ -9,7 +9,7 @@ from weft.protocol.wire.levels import Level
 from weft.protocol.wire.roles import Role
 from weft.scheduler.core.conditions.no_worker_limit import no_worker_limit_of
 
-from ...builders import Board, graph
+from ...builders import Board, failures, graph
 from ..data.test_puts import data
 from ..gangs.builders import gang
 
@@ -26,15 +26,6 @@ def limited_board(seconds: float = 10.0) -> Board:
     return board
 
 
-def failures(board: Board, client: int) -> dict[str, list[object]]:
-    """Return the failures that the last event has sent to a client, by their keys."""
-    return {
-        key: message.failures[place]
-        for message in board.out.of(client, m.KeysErred)
-        for key, place in zip(message.keys, message.failure_of, strict=True)
-    }
-
-
 def desired(board: Board, viewer: int, **arguments: object) -> object:
     (answer,) = board.send(viewer, m.Ask(request=1, name="desired", arguments=arguments))[viewer]
     return answer
@@ -49,7 +40,7 @@ def test_a_task_fails_when_it_has_waited_for_so_long_and_those_that_read_it(boar
     assert board.states("a", "b", "c") == ["no_worker", "waiting", "processing"]
     board.tick(0.2)
     assert board.states("a", "b", "c") == ["erred", "erred", "processing"]
-    found = failures(board, client)
+    found = failures(board.out, client)
     assert found["a"][:3] == ["no-worker", "a", 10_000]
     assert "no worker offers GPU: 1" in found["a"][3]
     assert found["b"] == found["a"]
@@ -147,7 +138,7 @@ def test_all_members_of_a_gang_fail(board):
     board.worker("a")
     board.send(client, *gang("g", 2))
     board.tick(10.1)
-    assert [failure[0] for failure in failures(board, client).values()] == ["no-worker"] * 2
+    assert [failure[0] for failure in failures(board.out, client).values()] == ["no-worker"] * 2
     board.drop_rest()
 
 

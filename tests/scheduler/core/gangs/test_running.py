@@ -11,7 +11,7 @@ from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.recovery.barrier import QUIET_S
 
-from ...builders import Board, Out, dropped, graph, sent_keys
+from ...builders import Board, Out, dropped, failures, graph, sent_keys
 from .builders import gang, worker
 
 
@@ -128,14 +128,10 @@ def test_a_failure_ends_all_with_its_cause(board, two):
     assert board.states("g-0", "g-1") == ["erred", "erred"]
     assert dropped(out, two.at[1]) == [two.attempts[1]]
     assert [x.attempts for x in out.of(two.at[1], m.InterruptAttempts)] == [[two.attempts[1]]]
-    failures = {
-        key: message.failures[place]
-        for message in out.of(two.client, m.KeysErred)
-        for key, place in zip(message.keys, message.failure_of, strict=True)
-    }
-    assert failures["g-0"][0] == "exception"
-    assert failures["g-1"][:5] == ["gang-ended", "g-0", 0, 2, "exception"]
-    assert failures["g-1"][5:] == failures["g-0"][2:]
+    found = failures(out, two.client)
+    assert found["g-0"][0] == "exception"
+    assert found["g-1"][:5] == ["gang-ended", "g-0", 0, 2, "exception"]
+    assert found["g-1"][5:] == found["g-0"][2:]
     two.ends(1)
     assert not interruptions_of(board.state)
     board.drop_rest()
@@ -145,11 +141,7 @@ def test_the_first_of_several_that_raise_is_the_cause(board, two):
     two.raises(1)
     two.raises(0)
     out = board.tick(VERDICT_S + 0.1)
-    kinds = {
-        key: message.failures[place][0]
-        for message in out.of(two.client, m.KeysErred)
-        for key, place in zip(message.keys, message.failure_of, strict=True)
-    }
+    kinds = {key: failure[0] for key, failure in failures(out, two.client).items()}
     assert kinds == {"g-1": "exception", "g-0": "gang-ended"}
     # What had ended by itself is not interrupted, and holds no thread.
     assert not out.of(two.at[0], m.InterruptAttempts)

@@ -6,14 +6,7 @@ import pytest
 
 from weft.protocol.wire import messages as m
 
-from ...builders import Board, assigned, dropped, graph
-
-
-def learn(board: Board, client: int, worker: int, us: int) -> None:
-    """Let a task of the function take this long, and be forgotten."""
-    board.send(client, graph("known"))
-    board.finish(worker, "known", us=us)
-    board.send(client, m.ReleaseKeys(keys=["known"]))
+from ...builders import Board, assigned, dropped, graph, learn
 
 
 def block(board: Board, worker: int, key: str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scheduler.builders import Board, function_id, graph
+from tests.scheduler.builders import Board, failures, function_id, graph
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.upkeep.user_limits import ROW_NBYTES, user_limits_of
@@ -15,35 +15,26 @@ def limit(board: Board, *, tasks: int = 0, nbytes: int = 0) -> None:
     limits.max_rows, limits.max_nbytes = tasks, nbytes
 
 
-def refused(board: Board, peer: int) -> dict[str, list]:
-    """Return the failures of the keys that were refused by the last event."""
-    return {
-        key: message.failures[i]
-        for message in board.out.of(peer, m.KeysErred)
-        for key, i in zip(message.keys, message.failure_of, strict=True)
-    }
-
-
 def test_tasks_beyond_the_limit_are_refused_until_others_are_released(board):
     limit(board, tasks=2)
     alice = board.client()
     board.send(alice, graph("x0 x1 x2"))  # it comes below the limit
-    assert refused(board, alice) == {}
+    assert failures(board.out, alice) == {}
 
     board.send(alice, graph("x3 x4", blob=None))
     failure = ["user-limit", "x3", "", "user-tasks", 2, 3, 3 * ARGS_NBYTES]
-    assert refused(board, alice) == {"x3": failure, "x4": failure}
+    assert failures(board.out, alice) == {"x3": failure, "x4": failure}
     assert board.states("x2", "x3", "x4") == ["no_worker", "-", "-"]
     assert "tasks of client alice are refused: it has 3 tasks" in str(board.actions)
 
     board.send(alice, graph("x5", blob=None))
-    assert refused(board, alice) == {"x5": [*failure[:1], "x5", *failure[2:]]}
+    assert failures(board.out, alice) == {"x5": [*failure[:1], "x5", *failure[2:]]}
     assert not board.actions  # it is logged once
     assert user_limits_of(board.state).n_refused == 3
 
     board.send(alice, m.ReleaseKeys(keys=["x0", "x1"]))
     board.send(alice, graph("x6", blob=None))
-    assert refused(board, alice) == {}
+    assert failures(board.out, alice) == {}
     assert user_limits_of(board.state).reached == {}
 
 
@@ -52,9 +43,9 @@ def test_memory_counts_arguments_and_records(board):
     alice = board.client()
     board.send(alice, graph("x0"))
     board.send(alice, graph("x1", blob=None))
-    assert refused(board, alice) == {}
+    assert failures(board.out, alice) == {}
     board.send(alice, graph("x2", blob=None))
-    assert refused(board, alice)["x2"][3:] == [
+    assert failures(board.out, alice)["x2"][3:] == [
         "user-memory", 2 * (ROW_NBYTES + ARGS_NBYTES), 2, 2 * ARGS_NBYTES,
     ]  # fmt: skip
 
@@ -64,11 +55,11 @@ def test_the_limit_is_that_of_all_clients_of_a_user_and_of_each_without(board):
     first, second = board.client("a", user="ann"), board.client("b", user="ann")
     board.send(first, graph("x0"))
     board.send(second, graph("x1"))
-    assert refused(board, second)["x1"][2] == "ann"
+    assert failures(board.out, second)["x1"][2] == "ann"
     for name in ("c", "d"):
         peer = board.client(name)
         board.send(peer, graph(f"of-{name}"))
-        assert refused(board, peer) == {}
+        assert failures(board.out, peer) == {}
 
 
 def test_a_user_may_have_limits_of_its_own(board):
@@ -81,7 +72,7 @@ def test_a_user_may_have_limits_of_its_own(board):
         refusals = []
         for i in range(3):
             board.send(peer, graph(f"{peer}-{i}"))
-            refusals += refused(board, peer).values()
+            refusals += failures(board.out, peer).values()
         assert {failure[3] for failure in refusals} == {setting}
         assert len(refusals) == (1 if peer == ann else 2)
     assert [user.name for user in user_limits_of(board.state).reached] == ["ann", "bob", "carol"]
@@ -93,9 +84,9 @@ def test_keys_that_are_known_are_taken_beyond_the_limit(board):
     board.send(alice, graph("x0", named=True))
     board.send(bob, graph("y0"))
     board.send(bob, graph("x0", named=True))
-    assert refused(board, bob) == {}
+    assert failures(board.out, bob) == {}
     board.send(alice, graph("x0", named=True))  # as after its connection was lost
-    assert refused(board, alice) == {}
+    assert failures(board.out, alice) == {}
     board.drop_rest()
 
 
@@ -105,12 +96,12 @@ def test_rows_that_an_earlier_scheduler_has_accepted_are_taken():
     alice = board.client(last_epoch=3)
     board.send(alice, graph("x0"))
     board.send(alice, graph("x1", blob=None))
-    assert refused(board, alice) == {}
+    assert failures(board.out, alice) == {}
     while board.state.awaits_owners:
         board.tick(1.0)
     board.drop_rest()
     board.send(alice, graph("x2", blob=None))
-    assert [*refused(board, alice)] == ["x2"]
+    assert [*failures(board.out, alice)] == ["x2"]
 
 
 def test_a_task_submits_for_its_user(board):
@@ -122,7 +113,7 @@ def test_a_task_submits_for_its_user(board):
     in_task = board.client("t", worker_id="id of w")
     for of, key in (("x0", "x1"), ("x0", "x2"), ("y0", "y1")):
         board.send(in_task, graph(key, attempt=board.attempt(of)))
-        assert [*refused(board, in_task)] == (["x2"] if key == "x2" else [])
+        assert [*failures(board.out, in_task)] == (["x2"] if key == "x2" else [])
     board.drop_rest()
     assert board.state.users["ann"].n_rows == board.state.users["bob"].n_rows == 2
     assert w in board.state.workers
@@ -134,10 +125,10 @@ def test_the_functions_of_refused_tasks_are_kept_for_the_next_message():
     alice = board.client()
     board.send(alice, graph("x0"))
     board.send(alice, graph("y0", function="dec"))
-    assert [*refused(board, alice)] == ["y0"]
+    assert [*failures(board.out, alice)] == ["y0"]
     board.send(alice, m.ReleaseKeys(keys=["x0"]))
     board.send(alice, graph("y1", function="dec", blob=None))
-    assert refused(board, alice) == {}
+    assert failures(board.out, alice) == {}
     assert board.states("y1") == ["no_worker"]
 
 
@@ -146,7 +137,7 @@ def test_users_that_reached_a_limit_and_are_gone_are_forgotten(board):
     alice = board.client()
     board.send(alice, graph("x0"))
     board.send(alice, graph("x1", blob=None))
-    assert [*refused(board, alice)] == ["x1"]
+    assert [*failures(board.out, alice)] == ["x1"]
     assert len(user_limits_of(board.state).reached) == 1
     board.send(alice, m.Bye(reason="done"))
     assert user_limits_of(board.state).reached == {}
@@ -157,7 +148,7 @@ def test_the_function_of_refused_tasks_is_known_until_these_are_released():
     limit(board, tasks=1)
     alice = board.client()
     board.send(alice, graph("x0", function="kept"), graph("x1 x2", function="kept", blob=None))
-    assert [*refused(board, alice)] == ["x1", "x2"]
+    assert [*failures(board.out, alice)] == ["x1", "x2"]
     # It has not read that yet, and counts on its tasks x1 and x2.
     board.send(alice, m.ReleaseKeys(keys=["x0", "x2"]))
     board.send(alice, graph("x3", function="kept", blob=None))
@@ -184,7 +175,7 @@ def test_the_function_of_a_task_under_a_taken_name_is_known_until_it_is_released
     alice, bob = board.client(), board.client("bob")
     board.send(alice, graph("x", named="one"))
     board.send(bob, graph("x", named="other"))
-    assert refused(board, bob)["x"][0] == "key-conflict"
+    assert failures(board.out, bob)["x"][0] == "key-conflict"
     board.send(alice, m.ReleaseKeys(keys=["x"]))
     board.send(bob, graph("y", blob=None))
     assert board.refused() == []
