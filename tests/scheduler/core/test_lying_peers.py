@@ -122,8 +122,7 @@ def test_an_unmerged_attempt_that_has_ended_without_a_result_is_not_adopted(new,
 
 # -- the other lists ------------------------------------------------------------------------------
 @pytest.mark.parametrize("sender", ["worker", "client", "relay"])
-def test_a_key_that_is_reported_missing_twice_in_one_message_is_lost_once(sender):
-    board = Board()
+def test_a_key_that_is_reported_missing_twice_in_one_message_is_lost_once(board, sender):
     client, holder, other = board.client(), board.worker("w"), board.worker("other")
     board.send(client, graph("a", workers=["w"], allow_other_workers=True))
     board.finish(holder, "a", blob=None)
@@ -141,8 +140,7 @@ def test_a_key_that_is_reported_missing_twice_in_one_message_is_lost_once(sender
     assert board.state.counters.replicas_missing == 1
 
 
-def test_a_failure_that_is_reported_twice_in_one_message_counts_once():
-    board = Board()
+def test_a_failure_that_is_reported_twice_in_one_message_counts_once(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", retries=1))
     attempt = board.attempt("a")
@@ -155,8 +153,7 @@ def test_a_failure_that_is_reported_twice_in_one_message_counts_once():
     assert list(board.state.n_exceptions.values()) == [1]
 
 
-def test_a_result_that_is_reported_twice_in_one_message_counts_once():
-    board = Board()
+def test_a_result_that_is_reported_twice_in_one_message_counts_once(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a"))
     board.send(worker, finished([board.attempt("a")] * 2))
@@ -176,8 +173,7 @@ def test_a_death_that_lists_an_attempt_twice_counts_once():
 
 
 @pytest.mark.parametrize("keys", [["a", "b"], ["a", "a"], ["other"]])
-def test_data_that_was_not_asked_for_does_not_reach_the_client(keys):
-    board = Board()
+def test_data_that_was_not_asked_for_does_not_reach_the_client(board, keys):
     client, worker = board.client(), board.worker("w", nthreads=2)
     board.send(client, graph("a", "b"))
     board.finish(worker, "a", "b", blob=None)
@@ -191,9 +187,8 @@ def test_data_that_was_not_asked_for_does_not_reach_the_client(keys):
 
 
 # -- numbers --------------------------------------------------------------------------------------
-def test_descriptions_of_workers_that_report_the_largest_numbers_can_be_sent():
+def test_descriptions_of_workers_that_report_the_largest_numbers_can_be_sent(board):
     """The sums of what peers report are cut to what a message can hold."""
-    board = Board()
     client, viewer = board.client(), board.connect(Role.VIEWER)
     most = (1 << 63) - 1
     for name in ("a", "b", "c"):

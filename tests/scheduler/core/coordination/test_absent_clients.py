@@ -221,8 +221,7 @@ def test_the_time_of_a_call_counts_from_its_begin_also_if_it_was_put_off():
     assert board.rest() == ["Recovered", "Recovered"]
 
 
-def test_a_lock_that_was_given_away_after_a_restart_is_not_blamed_on_the_lease_of_its_client():
-    board = Board()
+def test_a_lock_that_was_given_away_after_a_restart_is_not_blamed_on_the_lease_of_its_client(board):
     bob = Caller(board, "bob")
     assert bob.acquire() == GRANTED
     alice = Caller(board, "alice", last_epoch=3)

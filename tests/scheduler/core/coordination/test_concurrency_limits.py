@@ -169,9 +169,8 @@ def test_a_task_that_waits_for_a_limit_is_explained(board, alice):
     assert found["details"][-1] == "1 use it; the limit is 1 at once, 2 per second"
 
 
-def test_a_task_that_waits_for_a_limit_holds_back_no_other_of_its_user():
+def test_a_task_that_waits_for_a_limit_holds_back_no_other_of_its_user(board):
     """The worker keeps the thread of `g`, which it does not report."""
-    board = Board()
     user_limits_of(board.state).max_running = 1
     alice = Caller(board, "alice")
     worker = board.worker("w", 8)

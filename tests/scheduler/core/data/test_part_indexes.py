@@ -97,8 +97,7 @@ def test_an_index_names_attempts_and_holders_in_order() -> None:
     board.drop_rest()
 
 
-def test_an_index_is_sent_though_no_thread_is_free() -> None:
-    board = Board()
+def test_an_index_is_sent_though_no_thread_is_free(board: Board) -> None:
     worker, alice = board.worker(), board.client()
     shuffle(board, alice)
     board.send(alice, graph("long", function="long"))
@@ -106,8 +105,7 @@ def test_an_index_is_sent_though_no_thread_is_free() -> None:
     assert board.states("index") == ["processing"]
 
 
-def test_inputs_are_kept_until_the_last_reader_is_done() -> None:
-    board = Board()
+def test_inputs_are_kept_until_the_last_reader_is_done(board: Board) -> None:
     worker, alice = board.worker(), board.client()
     shuffle(board, alice)
     board.finish(worker, "a0", "a1")
@@ -123,8 +121,7 @@ def test_inputs_are_kept_until_the_last_reader_is_done() -> None:
     board.drop_rest()
 
 
-def test_a_reader_depends_on_the_index_alone() -> None:
-    board = Board()
+def test_a_reader_depends_on_the_index_alone(board: Board) -> None:
     worker, alice = board.worker(), board.client()
     shuffle(board, alice, n=50)
     board.finish(worker, *[f"a{i}" for i in range(50)])
@@ -325,8 +322,7 @@ def test_an_input_that_fails_in_memory_fails_the_index_and_the_readers() -> None
     board.drop_rest()
 
 
-def test_readers_that_are_cancelled_let_the_inputs_go() -> None:
-    board = Board()
+def test_readers_that_are_cancelled_let_the_inputs_go(board: Board) -> None:
     worker, alice = board.worker(), board.client()
     shuffle(board, alice)
     board.finish(worker, "a0", "a1")
@@ -368,8 +364,7 @@ def test_an_index_that_is_back_before_its_recipe_is_made_again() -> None:
     board.drop_rest()
 
 
-def test_an_index_whose_tasks_are_not_ready_is_not_sent_ahead() -> None:
-    board = Board()
+def test_an_index_whose_tasks_are_not_ready_is_not_sent_ahead(board: Board) -> None:
     worker, alice = board.worker(nthreads=2), board.client()
     shuffle(board, alice)
     assert board.states("a0", "a1") == ["processing"] * 2
@@ -434,8 +429,7 @@ BREAKAGES = {
 
 
 @pytest.mark.parametrize("name", INDEX_INVARIANTS)
-def test_a_broken_index_is_named(name: str) -> None:
-    board = Board()
+def test_a_broken_index_is_named(board: Board, name: str) -> None:
     worker, alice = board.worker(), board.client()
     shuffle(board, alice)
     board.finish(worker, "a0", "a1")

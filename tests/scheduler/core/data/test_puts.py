@@ -58,8 +58,7 @@ def put_failed(board, key):
     return m.PutFailed(keys=[key], attempts=[board.attempt(key)], reason="it is gone")
 
 
-def test_the_client_is_asked_with_the_assignment_and_the_call_follows_ahead():
-    board = Board()
+def test_the_client_is_asked_with_the_assignment_and_the_call_follows_ahead(board):
     worker = board.worker("w")
     alice = board.client()
     out = board.send(alice, data("d"), call("c", "d"))
@@ -69,8 +68,7 @@ def test_the_client_is_asked_with_the_assignment_and_the_call_follows_ahead():
     assert sent_keys(out, alice, m.KeysInMemory) == ["d"]
 
 
-def test_a_lost_value_is_asked_for_again_and_an_old_one_is_dropped():
-    board = Board()
+def test_a_lost_value_is_asked_for_again_and_an_old_one_is_dropped(board):
     first, alice = board.worker("first"), board.client()
     board.send(alice, data("d"), call("c", "d"))
     old = board.attempt("d")
@@ -84,8 +82,7 @@ def test_a_lost_value_is_asked_for_again_and_an_old_one_is_dropped():
     assert board.rest() == ["AssignTasks"]
 
 
-def test_a_worker_that_dies_during_the_put_is_replaced():
-    board = Board()
+def test_a_worker_that_dies_during_the_put_is_replaced(board):
     first, alice = board.worker("first"), board.client()
     board.send(alice, data("d"))
     board.worker("second")
@@ -94,16 +91,14 @@ def test_a_worker_that_dies_during_the_put_is_replaced():
     assert board.rest() == ["AssignTasks"]
 
 
-def test_a_value_that_comes_through_the_scheduler_is_passed_on():
-    board = Board()
+def test_a_value_that_comes_through_the_scheduler_is_passed_on(board):
     worker, alice = board.worker(), board.client()
     board.send(alice, data("d"))
     (passed_on,) = board.send(alice, put(board, "d"))[worker]
     assert passed_on == put(board, "d")
 
 
-def test_a_client_that_was_away_is_asked_again_when_it_is_back():
-    board = Board()
+def test_a_client_that_was_away_is_asked_again_when_it_is_back(board):
     alice = board.client()
     board.send(alice, data("d"))
     board.close(alice)
@@ -116,8 +111,7 @@ def test_a_client_that_was_away_is_asked_again_when_it_is_back():
     assert wanted(out, again) == {"d": (board.attempt("d"), "tcp://w")}
 
 
-def test_a_client_that_is_connected_is_asked_before_one_that_is_away():
-    board = Board()
+def test_a_client_that_is_connected_is_asked_before_one_that_is_away(board):
     alice, bob = board.client("alice"), board.client("bob")
     board.send(alice, data("d"))
     board.send(bob, data("d"))
@@ -127,9 +121,8 @@ def test_a_client_that_is_connected_is_asked_before_one_that_is_away():
     assert board.rest() == ["AssignTasks"]
 
 
-def test_a_queue_that_holds_the_future_is_not_asked():
+def test_a_queue_that_holds_the_future_is_not_asked(board):
     """What keeps the futures of queues and variables wants the key, but has no value."""
-    board = Board()
     worker = board.worker("w")
     alice, bob = Caller(board, "alice"), board.client("bob")
     board.send(alice.peer, data("d"))
@@ -145,8 +138,7 @@ def test_a_queue_that_holds_the_future_is_not_asked():
     assert board.rest() == ["AssignTasks"]
 
 
-def test_a_value_that_no_client_has_may_be_released_before_its_task_fails():
-    board = Board()
+def test_a_value_that_no_client_has_may_be_released_before_its_task_fails(board):
     board.worker("w")
     alice, bob = board.client("alice"), board.client("bob")
     board.send(alice, data("d"))
@@ -166,8 +158,7 @@ def test_a_value_is_not_passed_on_to_a_worker_that_is_away():
     assert board.send(alice, put(board, "d")) == {}
 
 
-def test_a_message_without_a_value_is_not_passed_on():
-    board = Board()
+def test_a_message_without_a_value_is_not_passed_on(board):
     board.worker(), (alice := board.client())
     board.send(alice, data("d"))
     empty = put(board, "d")
@@ -176,8 +167,7 @@ def test_a_message_without_a_value_is_not_passed_on():
     assert board.state.counters.reports_stale == 1
 
 
-def test_another_client_is_asked_when_one_has_not_got_the_value():
-    board = Board()
+def test_another_client_is_asked_when_one_has_not_got_the_value(board):
     board.worker("w")
     alice, bob = board.client("alice"), board.client("bob")
     board.send(alice, data("d"))
@@ -191,8 +181,7 @@ def test_another_client_is_asked_when_one_has_not_got_the_value():
     assert board.rest() == ["DropAttempts", "KeysErred"]
 
 
-def test_a_client_that_submits_a_value_again_is_asked_again():
-    board = Board()
+def test_a_client_that_submits_a_value_again_is_asked_again(board):
     board.worker("w")
     alice, bob, carol = board.client("alice"), board.client("bob"), board.client("carol")
     board.send(alice, data("d"))
@@ -206,8 +195,7 @@ def test_a_client_that_submits_a_value_again_is_asked_again():
     assert board.states("d") == ["processing"]
 
 
-def test_a_value_that_no_client_had_for_a_moment_is_asked_of_one_that_submits_it_again():
-    board = Board()
+def test_a_value_that_no_client_had_for_a_moment_is_asked_of_one_that_submits_it_again(board):
     board.worker("w")
     alice, bob = board.client("alice"), board.client("bob")
     board.send(alice, data("d"))
@@ -221,8 +209,7 @@ def test_a_value_that_no_client_had_for_a_moment_is_asked_of_one_that_submits_it
     assert board.states("d") == ["processing"]
 
 
-def test_a_failed_report_of_a_client_that_was_not_asked_changes_nothing():
-    board = Board()
+def test_a_failed_report_of_a_client_that_was_not_asked_changes_nothing(board):
     board.worker()
     alice, bob = board.client("alice"), board.client("bob")
     board.send(alice, data("d"))
@@ -230,8 +217,7 @@ def test_a_failed_report_of_a_client_that_was_not_asked_changes_nothing():
     assert board.states("d") == ["processing"]
 
 
-def test_calls_of_others_fail_when_the_only_client_with_the_value_leaves():
-    board = Board()
+def test_calls_of_others_fail_when_the_only_client_with_the_value_leaves(board):
     worker = board.worker()
     alice, bob = board.client("alice"), board.client("bob")
     board.send(alice, data("d"), call("c", "d"))
@@ -244,8 +230,7 @@ def test_calls_of_others_fail_when_the_only_client_with_the_value_leaves():
     assert board.rest() == ["DropAttempts", "KeysErred"]
 
 
-def test_released_values_are_not_asked_for_and_dropped_at_the_worker():
-    board = Board()
+def test_released_values_are_not_asked_for_and_dropped_at_the_worker(board):
     worker, alice = board.worker(), board.client()
     board.send(alice, data("d"))
     attempt = board.attempt("d")
@@ -254,8 +239,7 @@ def test_released_values_are_not_asked_for_and_dropped_at_the_worker():
     assert board.states("d") == ["-"]
 
 
-def test_entries_of_tasks_that_are_done_do_not_pile_up():
-    board = Board()
+def test_entries_of_tasks_that_are_done_do_not_pile_up(board):
     worker, alice = board.worker(), board.client()
     for i in range(500):
         board.send(alice, data(f"d{i}"))

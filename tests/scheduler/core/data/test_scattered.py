@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scheduler.builders import Board, assigned, graph, sent_keys
+from tests.scheduler.builders import assigned, graph, sent_keys
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.roles import Role
 
@@ -23,8 +23,7 @@ def failures(out, client):
     }
 
 
-def test_data_goes_to_the_workers_in_turns_although_their_threads_are_busy():
-    board = Board()
+def test_data_goes_to_the_workers_in_turns_although_their_threads_are_busy(board):
     board.worker("w1", nthreads=1)
     board.worker("w2", nthreads=1)
     alice = board.client()
@@ -36,8 +35,7 @@ def test_data_goes_to_the_workers_in_turns_although_their_threads_are_busy():
     assert board.rest() == ["AssignTasks", "AssignTasks"]
 
 
-def test_stored_data_has_no_recipe_and_its_class_is_gone():
-    board = Board()
+def test_stored_data_has_no_recipe_and_its_class_is_gone(board):
     worker, alice = board.worker("w"), board.client()
     board.send(alice, scattered("x"))
     assert not board.task("x").is_without_recipe
@@ -49,8 +47,7 @@ def test_stored_data_has_no_recipe_and_its_class_is_gone():
     assert not board.state.threadless
 
 
-def test_data_whose_worker_dies_before_it_is_there_is_asked_for_again():
-    board = Board()
+def test_data_whose_worker_dies_before_it_is_there_is_asked_for_again(board):
     first, alice = board.worker("first"), board.client()
     board.send(alice, scattered("x"))
     board.worker("second")
@@ -59,8 +56,7 @@ def test_data_whose_worker_dies_before_it_is_there_is_asked_for_again():
     assert board.rest() == ["AssignTasks"]
 
 
-def test_lost_data_fails_with_all_that_needs_it_and_the_text_names_the_remedy():
-    board = Board()
+def test_lost_data_fails_with_all_that_needs_it_and_the_text_names_the_remedy(board):
     first, alice = board.worker("first"), board.client()
     board.send(alice, scattered("x"))
     board.finish(first, "x", blob=None)
@@ -76,8 +72,7 @@ def test_lost_data_fails_with_all_that_needs_it_and_the_text_names_the_remedy():
         assert "scatter it again" in text
 
 
-def test_data_that_is_scattered_again_after_its_loss_comes_back_to_life():
-    board = Board()
+def test_data_that_is_scattered_again_after_its_loss_comes_back_to_life(board):
     first, alice = board.worker("first"), board.client()
     board.send(alice, scattered("x"))
     board.finish(first, "x", blob=None)
@@ -90,8 +85,7 @@ def test_data_that_is_scattered_again_after_its_loss_comes_back_to_life():
     assert board.rest() == ["AssignTasks"]
 
 
-def test_data_that_is_scattered_again_while_it_is_there_is_not_asked_for():
-    board = Board()
+def test_data_that_is_scattered_again_while_it_is_there_is_not_asked_for(board):
     worker, alice, bob = board.worker("w"), board.client("alice"), board.client("bob")
     board.send(alice, scattered("x"))
     board.finish(worker, "x", blob=None)
@@ -101,9 +95,8 @@ def test_data_that_is_scattered_again_while_it_is_there_is_not_asked_for():
     assert board.task("x").is_without_recipe
 
 
-def test_a_call_that_replaces_data_leaves_its_function_to_the_client_of_the_data():
+def test_a_call_that_replaces_data_leaves_its_function_to_the_client_of_the_data(board):
     """The client counts on that from then on, and sends its blob no more."""
-    board = Board()
     worker, alice, bob = board.worker("w"), board.client("alice"), board.client("bob")
     board.send(alice, scattered("x"))
     board.finish(worker, "x", blob=None)
@@ -119,8 +112,7 @@ def test_a_call_that_replaces_data_leaves_its_function_to_the_client_of_the_data
     assert board.rest() == ["AssignTasks"]
 
 
-def test_data_of_which_a_copy_is_left_goes_on():
-    board = Board()
+def test_data_of_which_a_copy_is_left_goes_on(board):
     first, alice = board.worker("first"), board.client()
     board.send(alice, scattered("x"))
     board.finish(first, "x", blob=None)
@@ -131,8 +123,7 @@ def test_data_of_which_a_copy_is_left_goes_on():
     assert board.states("x") == ["memory"]
 
 
-def test_a_result_that_needs_released_data_fails_when_it_must_be_computed_again():
-    board = Board()
+def test_a_result_that_needs_released_data_fails_when_it_must_be_computed_again(board):
     first, alice = board.worker("first"), board.client()
     board.send(alice, scattered("x"), call("c", "x"))
     board.finish(first, "x", blob=None)
@@ -144,8 +135,7 @@ def test_a_result_that_needs_released_data_fails_when_it_must_be_computed_again(
     assert failures(out, alice)["c"][:2] == ["data-lost", "x"]
 
 
-def test_data_waits_for_a_worker_that_it_names():
-    board = Board()
+def test_data_waits_for_a_worker_that_it_names(board):
     board.worker("w1")
     alice = board.client()
     out = board.send(alice, scattered("x", workers=["w2"]))
@@ -155,8 +145,7 @@ def test_data_waits_for_a_worker_that_it_names():
     assert board.rest() == ["AssignTasks"]
 
 
-def test_data_that_no_client_has_any_more_fails_as_scattered():
-    board = Board()
+def test_data_that_no_client_has_any_more_fails_as_scattered(board):
     board.worker("w")
     alice, bob = board.client("alice"), board.client("bob")
     board.send(alice, scattered("x"))
@@ -167,16 +156,14 @@ def test_data_that_no_client_has_any_more_fails_as_scattered():
     assert board.rest() == ["DropAttempts", "KeysErred"]
 
 
-def test_calls_that_read_data_are_assigned_behind_it():
-    board = Board()
+def test_calls_that_read_data_are_assigned_behind_it(board):
     worker, alice = board.worker("w"), board.client()
     out = board.send(alice, scattered("x"), call("c", "x"))
     assert list(assigned(out, worker)) == ["x", "c"]
     assert board.rest() == ["PutWanted"]
 
 
-def test_a_client_that_was_away_finds_its_data_stored():
-    board = Board()
+def test_a_client_that_was_away_finds_its_data_stored(board):
     worker, alice = board.worker("w"), board.client()
     board.send(alice, scattered("x"))
     board.close(alice)
@@ -189,8 +176,7 @@ def test_a_client_that_was_away_finds_its_data_stored():
     assert board.task("x").is_without_recipe
 
 
-def test_calls_that_are_marked_as_data_stay_calls():
-    board = Board()
+def test_calls_that_are_marked_as_data_stay_calls(board):
     worker, alice = board.worker("w"), board.client()
     board.send(alice, graph("a -> b", scattered=True))
     board.finish(worker, "a", blob=None)
@@ -201,9 +187,8 @@ def test_calls_that_are_marked_as_data_stay_calls():
     assert board.states("a", "b") == ["processing", "waiting"]
 
 
-def test_a_failure_of_what_reads_stored_data_is_sent_to_a_client_that_wants_it_later():
+def test_a_failure_of_what_reads_stored_data_is_sent_to_a_client_that_wants_it_later(board):
     """That the data has no recipe is not why it failed."""
-    board = Board()
     worker, alice = board.worker("w"), board.client()
     board.send(alice, scattered("x"))
     board.finish(worker, "x", blob=None)

@@ -69,8 +69,7 @@ def test_two_holders_never_drop_each_others_copy(two):
     assert two.holders == ["b"]
 
 
-def test_no_more_is_dropped_than_should_leave():
-    board = Board()
+def test_no_more_is_dropped_than_should_leave(board):
     alice, a = board.client(), board.worker("a")
     keys = [f"x{i}" for i in range(5)]
     board.send(alice, graph(*keys))

@@ -36,8 +36,7 @@ def report(board: Board, peer: int, key: str, *, cpu_us: int = 5, kind: int = m.
 
 
 @pytest.mark.parametrize("kind", [m.OWN_PROCESS, m.ALONE, m.SHARED])
-def test_measured_numbers_are_known_after_the_end(kind):
-    board = Board()
+def test_measured_numbers_are_known_after_the_end(board, kind):
     client, worker = board.client(), board.worker("w1")
     board.send(client, graph("a"))
     report(board, worker, "a", kind=kind)
@@ -46,8 +45,7 @@ def test_measured_numbers_are_known_after_the_end(kind):
     assert known(board, client, "a") == [["a", row]]
 
 
-def test_without_the_time_of_cpus_the_bytes_are_not_known():
-    board = Board()
+def test_without_the_time_of_cpus_the_bytes_are_not_known(board):
     client, worker = board.client(), board.worker("w1")
     board.send(client, graph("a"))
     report(board, worker, "a", cpu_us=0)
@@ -56,8 +54,7 @@ def test_without_the_time_of_cpus_the_bytes_are_not_known():
     assert known(board, client, "a") == [["a", row]]
 
 
-def test_of_a_task_that_was_not_measured_the_time_is_known():
-    board = Board()
+def test_of_a_task_that_was_not_measured_the_time_is_known(board):
     client, worker = board.client(), board.worker("w1")
     board.send(client, graph("a", "b"))
     board.finish(worker, "a", us=33)
@@ -65,8 +62,7 @@ def test_of_a_task_that_was_not_measured_the_time_is_known():
     assert known(board, client, "a", "b") == [["a", row]]
 
 
-def test_a_later_attempt_that_was_not_measured_replaces_what_is_known():
-    board = Board()
+def test_a_later_attempt_that_was_not_measured_replaces_what_is_known(board):
     client, worker = board.client(), board.worker("w1")
     board.send(client, graph("a", retries=1))
     report(board, worker, "a")

@@ -40,22 +40,19 @@ def work(board: Board, *workers: int, seconds: float) -> None:
             board.send(worker, m.Heartbeat())
 
 
-def test_an_idle_cluster_desires_no_worker():
-    board = Board()
+def test_an_idle_cluster_desires_no_worker(board):
     assert desired(board).n_workers == 0
     board.worker("w")
     board.client()
     assert desired(board).n_workers == 0
 
 
-def test_the_first_task_of_an_empty_cluster_desires_one_worker():
-    board = Board()
+def test_the_first_task_of_an_empty_cluster_desires_one_worker(board):
     submit(board, board.client(), 1)
     assert desired(board).n_workers == 1
 
 
-def test_long_tasks_desire_a_thread_each_and_short_ones_share_it():
-    board = Board()
+def test_long_tasks_desire_a_thread_each_and_short_ones_share_it(board):
     client, worker = board.client(), board.worker("w")
     learn(board, client, worker, us=60_000_000, name="long")
     learn(board, client, worker, us=1_000, name="short")
@@ -67,8 +64,7 @@ def test_long_tasks_desire_a_thread_each_and_short_ones_share_it():
     assert desired(board, target_s=1.0).n_workers == 10
 
 
-def test_the_threads_and_resources_of_a_worker_count():
-    board = Board()
+def test_the_threads_and_resources_of_a_worker_count(board):
     client = board.client()
     worker = board.worker("w", nthreads=4, resources={"GPU": 2.0})
     learn(board, client, worker, us=60_000_000)
@@ -79,8 +75,7 @@ def test_the_threads_and_resources_of_a_worker_count():
     assert 6 <= desired(board).n_workers <= 7  # two run beside each other, one of them runs now
 
 
-def test_an_empty_cluster_expects_workers_like_the_last_one():
-    board = Board()
+def test_an_empty_cluster_expects_workers_like_the_last_one(board):
     client = board.client()
     worker = board.worker("w", nthreads=4)
     learn(board, client, worker, us=60_000_000)
@@ -89,8 +84,7 @@ def test_an_empty_cluster_expects_workers_like_the_last_one():
     assert desired(board).n_workers == 3
 
 
-def test_tasks_that_no_worker_may_run_keep_one_worker_and_ask_for_no_more():
-    board = Board()
+def test_tasks_that_no_worker_may_run_keep_one_worker_and_ask_for_no_more(board):
     client = board.client()
     submit(board, client, 1000, resources={"GPU": 1.0})
     assert desired(board).n_workers >= 1
@@ -99,8 +93,7 @@ def test_tasks_that_no_worker_may_run_keep_one_worker_and_ask_for_no_more():
     assert desired(board).n_unrunnable == 1000
 
 
-def test_a_function_of_unknown_duration_counts_as_long_as_it_has_been_running():
-    board = Board()
+def test_a_function_of_unknown_duration_counts_as_long_as_it_has_been_running(board):
     client = board.client()
     worker = board.worker("w")
     submit(board, client, 100)
@@ -111,8 +104,7 @@ def test_a_function_of_unknown_duration_counts_as_long_as_it_has_been_running():
     assert desired(board).n_workers == 100
 
 
-def test_tasks_that_were_assigned_before_their_function_was_measured_count_as_measured():
-    board = Board()
+def test_tasks_that_were_assigned_before_their_function_was_measured_count_as_measured(board):
     client, worker = board.client(), board.worker("w")
     keys = submit(board, client, 15)
     assert board.states(*keys) == ["processing"] * 15
@@ -120,8 +112,7 @@ def test_tasks_that_were_assigned_before_their_function_was_measured_count_as_me
     assert desired(board, target_s=5.0).n_workers == 14
 
 
-def test_a_running_task_keeps_its_worker_however_short_it_was_expected_to_be():
-    board = Board()
+def test_a_running_task_keeps_its_worker_however_short_it_was_expected_to_be(board):
     client = board.client()
     workers = [board.worker(name) for name in "ab"]
     learn(board, client, workers[0], us=1_000)
@@ -130,8 +121,7 @@ def test_a_running_task_keeps_its_worker_however_short_it_was_expected_to_be():
     assert desired(board).n_workers == 2
 
 
-def test_functions_that_alternate_in_the_queue_are_both_met():
-    board = Board()
+def test_functions_that_alternate_in_the_queue_are_both_met(board):
     client, worker = board.client(), board.worker("w")
     learn(board, client, worker, us=10_000_000, name="long")
     learn(board, client, worker, us=1_000, name="short")
@@ -141,8 +131,7 @@ def test_functions_that_alternate_in_the_queue_are_both_met():
     assert 120 <= desired(board).n_workers <= 280
 
 
-def test_the_data_of_the_workers_keeps_as_many_as_hold_it_with_room():
-    board = Board()
+def test_the_data_of_the_workers_keeps_as_many_as_hold_it_with_room(board):
     client = board.client()
     worker = board.worker("w", memory_limit=1_000_000_000)
     board.send(client, graph("x"), m.WantKeys(keys=["x"]))
@@ -163,8 +152,7 @@ def test_workers_that_are_expected_back_are_desired():
     assert desired(board).n_workers == 3
 
 
-def test_many_classes_are_looked_at_a_little_each():
-    board = Board()
+def test_many_classes_are_looked_at_a_little_each(board):
     client, worker = board.client(), board.worker("w", resources={"memory": 1.0})
     learn(board, client, worker, us=60_000_000)
     n = 2 * MAX_SAMPLES
@@ -177,8 +165,7 @@ def test_many_classes_are_looked_at_a_little_each():
     assert n // 2 < found.n_workers <= n
 
 
-def test_cancelled_entries_of_the_queue_do_not_count():
-    board = Board()
+def test_cancelled_entries_of_the_queue_do_not_count(board):
     client = board.client()
     worker = board.worker("w")
     learn(board, client, worker, us=60_000_000)
@@ -187,8 +174,7 @@ def test_cancelled_entries_of_the_queue_do_not_count():
     assert desired(board).n_workers <= 4
 
 
-def test_the_question_and_the_metric_state_the_same_number():
-    board = Board()
+def test_the_question_and_the_metric_state_the_same_number(board):
     aim_of(board.state).target_s = 2.0
     client, worker = board.client(), board.worker("w")
     viewer = board.connect(Role.VIEWER)
@@ -204,8 +190,7 @@ def test_the_question_and_the_metric_state_the_same_number():
 
 
 @pytest.mark.parametrize("target_s", ["5", -1, float("nan"), 1e30, True])
-def test_a_wrong_target_fails(target_s):
-    board = Board()
+def test_a_wrong_target_fails(board, target_s):
     viewer = board.connect(Role.VIEWER)
     arguments = {"target_s": target_s}
     (answer,) = board.send(viewer, m.Ask(request=1, name="desired", arguments=arguments))[viewer]

@@ -317,8 +317,7 @@ def test_a_result_that_is_read_is_not_kept_when_a_worker_has_taken_it():
     board.drop_rest()
 
 
-def test_a_client_gets_the_value_of_a_job_on_record_also_without_workers():
-    board = Board()
+def test_a_client_gets_the_value_of_a_job_on_record_also_without_workers(board):
     no_worker_limit_of(board.state).seconds = 5.0
     board.play(SchedulerTick(journal=[JournalRead(ended={**ENDED})]))
     client = board.client()

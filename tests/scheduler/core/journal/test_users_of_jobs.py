@@ -105,8 +105,7 @@ def test_the_next_scheduler_limits_what_runs_of_a_user():
     board.drop_rest()
 
 
-def test_a_user_may_have_a_limit_of_its_own_in_the_next_scheduler():
-    board = Board()
+def test_a_user_may_have_a_limit_of_its_own_in_the_next_scheduler(board):
     user_limits_of(board.state).of_users = {"ann": {"running": 2}}
     jobs = [job(f"{user}{n}", user=user) for n in range(3) for user in ("ann", "bob")]
     board.play(SchedulerTick(journal=[JournalRead(jobs)]))

@@ -91,8 +91,7 @@ def test_a_worker_that_is_stopped_at_once_says_what_was_there():
 
 
 @pytest.mark.parametrize("has_left", [True, False])
-def test_the_end_of_the_process_of_a_worker_that_has_left_is_no_warning(has_left):
-    board = Board()
+def test_the_end_of_the_process_of_a_worker_that_has_left_is_no_warning(board, has_left):
     supervisor = board.supervisor("sup")
     worker = board.worker("w", supervisor_id="sup", worker_id="w1")
     board.send(worker, *LEAVE)

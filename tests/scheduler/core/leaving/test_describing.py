@@ -42,8 +42,7 @@ def leaving_lines(board: Board) -> list[str]:
     return [line["text"] for line in lines if line["code"] == "workers-leaving"]
 
 
-def test_a_worker_that_does_not_leave_has_no_such_facts():
-    board = Board()
+def test_a_worker_that_does_not_leave_has_no_such_facts(board):
     board.worker("w0")
     (ws,) = board.state.workers.values()
     assert describe_worker(board.state, ws)["leaving"] == {}

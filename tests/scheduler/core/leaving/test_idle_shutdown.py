@@ -13,8 +13,7 @@ def stops(board: Board) -> list[str]:
     return [action.reason for action in board.actions if isinstance(action, StopServer)]
 
 
-def test_a_cluster_without_tasks_ends_and_its_workers_with_it():
-    board = Board()
+def test_a_cluster_without_tasks_ends_and_its_workers_with_it(board):
     idle_timeout_of(board.state).seconds = IDLE_S
     worker = board.worker("w")
     board.tick(IDLE_S - 1)
@@ -24,8 +23,7 @@ def test_a_cluster_without_tasks_ends_and_its_workers_with_it():
     assert [type(message) for message in out[worker]][-1] is m.Stop
 
 
-def test_a_cluster_with_an_unfinished_task_goes_on():
-    board = Board()
+def test_a_cluster_with_an_unfinished_task_goes_on(board):
     idle_timeout_of(board.state).seconds = IDLE_S
     client = board.client("c")
     board.send(client, graph("a"))
@@ -33,8 +31,7 @@ def test_a_cluster_with_an_unfinished_task_goes_on():
     assert not stops(board)
 
 
-def test_a_task_that_came_and_ended_between_two_looks_counts():
-    board = Board()
+def test_a_task_that_came_and_ended_between_two_looks_counts(board):
     idle_timeout_of(board.state).seconds = IDLE_S
     worker, client = board.worker("w"), board.client("c")
     for number in range(5):
@@ -46,8 +43,7 @@ def test_a_task_that_came_and_ended_between_two_looks_counts():
     assert stops(board)
 
 
-def test_a_cluster_without_the_option_goes_on():
-    board = Board()
+def test_a_cluster_without_the_option_goes_on(board):
     board.worker("w")
     board.tick(10_000)
     assert not stops(board)

@@ -51,8 +51,7 @@ def leave(board: Board, worker: int) -> Out:
     return board.send(worker, m.WorkerLeaving(reason="retired"), m.Bye(reason="retired"))
 
 
-def test_an_idle_worker_leaves_and_the_client_is_answered_when_it_has_gone():
-    board = Board()
+def test_an_idle_worker_leaves_and_the_client_is_answered_when_it_has_gone(board):
     client = board.client()
     worker = board.worker("w")
     out = retire(board, client, workers=["id of w"])
@@ -63,8 +62,7 @@ def test_an_idle_worker_leaves_and_the_client_is_answered_when_it_has_gone():
     assert ends(leave(board, worker), client) == {"w": ("left", 0)}
 
 
-def test_a_worker_finishes_what_runs_and_gives_back_the_rest():
-    board = Board()
+def test_a_worker_finishes_what_runs_and_gives_back_the_rest(board):
     client = board.client()
     old = board.worker("old")
     board.send(client, graph("runs", "waits"), m.WantKeys(keys=["runs", "waits"]))
@@ -83,8 +81,7 @@ def test_a_worker_finishes_what_runs_and_gives_back_the_rest():
     assert board.states("runs") == ["released"], "the client has the value"
 
 
-def test_of_several_those_without_only_copies_go_first_and_those_of_others_are_moved():
-    board = Board()
+def test_of_several_those_without_only_copies_go_first_and_those_of_others_are_moved(board):
     client = board.client()
     holder = board.worker("holder")
     board.send(client, graph("big"), m.WantKeys(keys=["big"]))
@@ -103,8 +100,7 @@ def test_of_several_those_without_only_copies_go_first_and_those_of_others_are_m
     assert board.states("big") == ["memory"]
 
 
-def test_a_delivered_result_costs_nothing():
-    board = Board()
+def test_a_delivered_result_costs_nothing(board):
     client = board.client()
     with_result, with_data = board.worker("a"), board.worker("b")
     board.send(client, graph("small", workers=["a"]), m.WantKeys(keys=["small"]))
@@ -115,8 +111,7 @@ def test_a_delivered_result_costs_nothing():
     assert ends(leave(board, with_result), client) == {"a": ("left", 0)}
 
 
-def test_an_idle_worker_goes_before_a_busy_one_and_short_work_before_long():
-    board = Board()
+def test_an_idle_worker_goes_before_a_busy_one_and_short_work_before_long(board):
     client = board.client()
     workers = {name: board.worker(name) for name in ("long", "short", "idle")}
     for name, us in (("long", 10_000_000), ("short", 1000)):
@@ -129,15 +124,13 @@ def test_an_idle_worker_goes_before_a_busy_one_and_short_work_before_long():
     assert leaving(retire(board, client, n=2)) == [workers["idle"], workers["short"]]
 
 
-def test_of_equal_workers_the_newest_go():
-    board = Board()
+def test_of_equal_workers_the_newest_go(board):
     client = board.client()
     peers = [board.worker(f"w{i}") for i in range(4)]
     assert sorted(leaving(retire(board, client, keep=1))) == peers[1:]
 
 
-def test_all_but_some_may_be_asked_again_and_means_the_same():
-    board = Board()
+def test_all_but_some_may_be_asked_again_and_means_the_same(board):
     client = board.client()
     peers = [board.worker(f"w{i}") for i in range(4)]
     assert len(leaving(retire(board, client, "1", keep=3))) == 1
@@ -147,8 +140,7 @@ def test_all_but_some_may_be_asked_again_and_means_the_same():
     assert len(board.state.staying) == len(peers) - 1
 
 
-def test_an_order_that_is_asked_again_sends_no_more_away():
-    board = Board()
+def test_an_order_that_is_asked_again_sends_no_more_away(board):
     client = board.client()
     for i in range(4):
         board.worker(f"w{i}")
@@ -162,8 +154,7 @@ def test_an_order_that_is_asked_again_sends_no_more_away():
     assert ends(retire(board, client, "1", n=1), client) == {"w3": ("left", 0)}
 
 
-def test_a_worker_that_dies_while_it_leaves_is_reported_as_lost():
-    board = Board()
+def test_a_worker_that_dies_while_it_leaves_is_reported_as_lost(board):
     client = board.client()
     board.worker("stays")
     worker = board.worker("w")
@@ -175,8 +166,7 @@ def test_a_worker_that_dies_while_it_leaves_is_reported_as_lost():
     assert board.rest() == ["AssignTasks"]
 
 
-def test_a_worker_that_leaves_by_itself_answers_an_order_for_it():
-    board = Board()
+def test_a_worker_that_leaves_by_itself_answers_an_order_for_it(board):
     client = board.client()
     worker = board.worker("w")
     board.send(client, graph("x"))
@@ -186,8 +176,7 @@ def test_a_worker_that_leaves_by_itself_answers_an_order_for_it():
     assert ends(leave(board, worker), client) == {"w": ("left", 0)}
 
 
-def test_two_orders_may_wait_for_one_worker():
-    board = Board()
+def test_two_orders_may_wait_for_one_worker(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker("w")
     retire(board, alice, "1", n=1)
@@ -196,8 +185,7 @@ def test_two_orders_may_wait_for_one_worker():
     assert ends(out, alice) == ends(out, bob) == {"w": ("left", 0)}
 
 
-def test_workers_that_are_gone_already_are_no_error():
-    board = Board()
+def test_workers_that_are_gone_already_are_no_error(board):
     client = board.client()
     assert ends(retire(board, client, workers=["id of nobody"]), client) == {}
     assert ends(retire(board, client, "2", n=3), client) == {}
@@ -263,8 +251,7 @@ def test_another_worker_goes_in_the_place_of_one_that_is_kept():
     assert leaving(out) == [busy]
 
 
-def test_copies_cost_nothing_where_another_worker_has_one_too():
-    board = Board()
+def test_copies_cost_nothing_where_another_worker_has_one_too(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     board.send(client, graph("a", workers=["one"]), graph("b", workers=["two"]))
@@ -280,8 +267,7 @@ def test_copies_cost_nothing_where_another_worker_has_one_too():
     ]
 
 
-def test_a_task_that_runs_for_long_keeps_its_worker_longer():
-    board = Board()
+def test_a_task_that_runs_for_long_keeps_its_worker_longer(board):
     client = board.client()
     new, old = board.worker("new"), board.worker("old")
     board.send(client, graph("a", workers=["old"]))
@@ -296,8 +282,7 @@ def test_a_task_that_runs_for_long_keeps_its_worker_longer():
     ]
 
 
-def test_a_large_argument_of_a_client_that_is_there_keeps_no_worker():
-    board = Board()
+def test_a_large_argument_of_a_client_that_is_there_keeps_no_worker(board):
     alice, bob = board.client("alice"), board.client("bob")
     worker = board.worker("w")
     put = graph("data-1", function="data", blob=b"")
@@ -310,8 +295,7 @@ def test_a_large_argument_of_a_client_that_is_there_keeps_no_worker():
 
 
 @pytest.mark.parametrize("losses", ["keep", "wait", "drop"])
-def test_a_needed_result_that_no_other_worker_has_room_for(losses):
-    board = Board()
+def test_a_needed_result_that_no_other_worker_has_room_for(board, losses):
     client = board.client()
     worker, small = board.worker("w"), board.worker("small", memory_limit=9)
     board.send(client, graph("x", workers=["w"]))
@@ -345,8 +329,7 @@ def test_a_needed_result_that_no_other_worker_has_room_for(losses):
     board.drop_rest()
 
 
-def test_a_cluster_that_is_scaled_to_zero_keeps_one_worker_with_what_all_have():
-    board = Board()
+def test_a_cluster_that_is_scaled_to_zero_keeps_one_worker_with_what_all_have(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     board.send(client, graph("a", workers=["one"]), graph("b", workers=["two"]))
@@ -364,8 +347,7 @@ def test_a_cluster_that_is_scaled_to_zero_keeps_one_worker_with_what_all_have():
     board.drop_rest()
 
 
-def test_a_second_order_may_let_a_leaver_drop_what_holds_it():
-    board = Board()
+def test_a_second_order_may_let_a_leaver_drop_what_holds_it(board):
     client = board.client()
     worker = board.worker("w")
     board.send(client, graph("x"))
@@ -410,8 +392,7 @@ def test_nothing_is_retired_while_the_scheduler_waits_for_its_workers():
         ({"n": 1, "order": "x" * 65}, "order= is a text"),
     ],
 )
-def test_a_wrong_order_fails(arguments, text):
-    board = Board()
+def test_a_wrong_order_fails(board, arguments, text):
     client = board.client()
     board.worker("w")
     (answer,) = answers(retire(board, client, **arguments), client)
@@ -420,8 +401,7 @@ def test_a_wrong_order_fails(arguments, text):
     assert not retiring_of(board.state).orders
 
 
-def test_a_viewer_may_not_retire_and_a_client_may():
-    board = Board()
+def test_a_viewer_may_not_retire_and_a_client_may(board):
     board.worker("w")
     viewer = board.connect(Role.VIEWER)
     (answer,) = answers(retire(board, viewer, n=1), viewer)
@@ -431,8 +411,7 @@ def test_a_viewer_may_not_retire_and_a_client_may():
     assert len(leaving(retire(board, shell, n=1))) == 1
 
 
-def test_a_viewer_may_not_see_the_order_of_leaving_and_a_client_may():
-    board = Board()
+def test_a_viewer_may_not_see_the_order_of_leaving_and_a_client_may(board):
     board.worker("w")
     viewer = board.connect(Role.VIEWER)
     question = m.Ask(request=1, name="leaving_order")
@@ -443,8 +422,7 @@ def test_a_viewer_may_not_see_the_order_of_leaving_and_a_client_may():
     assert answer.info == {"names": ["w"]}
 
 
-def test_each_supervisor_is_sent_once_which_of_its_workers_were_retired():
-    board = Board()
+def test_each_supervisor_is_sent_once_which_of_its_workers_were_retired(board):
     client = board.client()
     one, other = board.supervisor("one"), board.supervisor("other")
     again = board.supervisor("one")  # its old connection is not over yet
@@ -463,16 +441,14 @@ def test_each_supervisor_is_sent_once_which_of_its_workers_were_retired():
     }
 
 
-def test_orders_are_few_and_the_oldest_finished_one_goes():
-    board = Board()
+def test_orders_are_few_and_the_oldest_finished_one_goes(board):
     client = board.client()
     for i in range(MAX_ORDERS + 5):
         retire(board, client, str(i), n=0)
     assert list(retiring_of(board.state).orders) == [str(i) for i in range(5, MAX_ORDERS + 5)]
 
 
-def test_orders_that_are_all_under_way_leave_no_room_for_another():
-    board = Board()
+def test_orders_that_are_all_under_way_leave_no_room_for_another(board):
     client = board.client()
     board.worker("w")
     board.send(client, graph("x"))
@@ -483,8 +459,7 @@ def test_orders_that_are_all_under_way_leave_no_room_for_another():
     assert "under way" in answer.text
 
 
-def test_a_worker_with_an_actor_is_kept():
-    board = Board()
+def test_a_worker_with_an_actor_is_kept(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     message = graph("a")

@@ -40,8 +40,7 @@ def test_two_starts_above_the_same_epoch_differ():
     assert next_epoch(STEP_NS + 1_000, seen) != next_epoch(STEP_NS + 2_000, seen)
 
 
-def test_changed_members_are_put_out_with_a_tick_but_at_most_once_per_second():
-    board = Board()
+def test_changed_members_are_put_out_with_a_tick_but_at_most_once_per_second(board):
     board.worker("w"), board.client("alice")
     board.tick()
     assert members(board) == [Members(("id of w",), ("alice",))]

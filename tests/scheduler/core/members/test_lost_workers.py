@@ -553,8 +553,7 @@ def test_tasks_whose_inputs_are_out_of_reach_for_now_are_no_reason_for_a_warning
     board.drop_rest()
 
 
-def test_exit_reports_are_kept_only_for_registered_workers_of_the_same_supervisor():
-    board = Board()
+def test_exit_reports_are_kept_only_for_registered_workers_of_the_same_supervisor(board):
     sup, other = board.supervisor("sup"), board.supervisor("other")
     worker = board.worker("w", worker_id="w", supervisor_id="sup")
     for n in range(3):
@@ -581,8 +580,7 @@ def test_only_the_supervisor_of_a_lost_worker_counts_deaths_against_its_tasks():
     assert board.states("a") == ["erred"]
 
 
-def test_a_lost_worker_is_no_longer_noted_as_out_of_reach():
-    board = Board()
+def test_a_lost_worker_is_no_longer_noted_as_out_of_reach(board):
     client, holder, reader = board.client(), board.worker("holder"), board.worker("reader")
     board.send(client, graph("a", workers=["holder"]))
     board.finish(holder, "a", blob=None)

@@ -40,8 +40,9 @@ def test_every_state_can_be_reached_and_left_and_the_end_is_the_end():
 @pytest.mark.parametrize(
     ("start", "finish"), [move for move in product(STATES, STATES) if move not in TRANSITIONS]
 )
-def test_a_move_that_the_table_lacks_raises_with_the_story_and_changes_nothing(start, finish):
-    board = Board()
+def test_a_move_that_the_table_lacks_raises_with_the_story_and_changes_nothing(
+    board, start, finish
+):
     task = board_with(start, board)
     with pytest.raises(InvalidTransition) as caught:
         move(board.state, task, finish)

@@ -20,8 +20,7 @@ def asked(board, peer, key):
     return answer.info["outputs"] if isinstance(answer, m.Answer) else answer.kind
 
 
-def test_the_output_of_an_attempt_is_kept_when_its_task_is_forgotten():
-    board = Board()
+def test_the_output_of_an_attempt_is_kept_when_its_task_is_forgotten(board):
     worker, alice = board.worker("w"), board.client("alice")
     board.send(alice, graph("x"))
     attempt = board.task("x").attempt
@@ -34,8 +33,7 @@ def test_the_output_of_an_attempt_is_kept_when_its_task_is_forgotten():
     assert asked(board, alice, "y") == []
 
 
-def test_the_output_of_an_attempt_that_a_worker_does_not_run_is_left_out():
-    board = Board()
+def test_the_output_of_an_attempt_that_a_worker_does_not_run_is_left_out(board):
     worker, other, alice = board.worker("w"), board.worker("other"), board.client("alice")
     board.send(alice, graph("x"))
     at = board.where("x")
@@ -45,8 +43,7 @@ def test_the_output_of_an_attempt_that_a_worker_does_not_run_is_left_out():
     assert asked(board, alice, "x") == []
 
 
-def test_a_later_attempt_takes_the_place_of_an_earlier_one():
-    board = Board()
+def test_a_later_attempt_takes_the_place_of_an_earlier_one(board):
     worker, alice = board.worker("w"), board.client("alice")
     board.send(alice, graph("x"))
     attempt = board.task("x").attempt
@@ -76,7 +73,6 @@ def test_bytes_are_counted_and_not_characters(monkeypatch):
     assert kept_of(board.state).nbytes == 1401
 
 
-def test_a_question_without_a_key_is_refused():
-    board = Board()
+def test_a_question_without_a_key_is_refused(board):
     alice = board.client("alice")
     assert asked(board, alice, 5) == BAD_ARGUMENT

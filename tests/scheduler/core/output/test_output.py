@@ -40,8 +40,7 @@ def lines(*clients):
     )
 
 
-def test_workers_are_sent_who_wants_output_and_from_which_level_on():
-    board = Board()
+def test_workers_are_sent_who_wants_output_and_from_which_level_on(board):
     early = board.worker("early")
     alice, bob = board.client("alice"), board.client("bob")
     of = numbers(board)
@@ -61,8 +60,7 @@ def test_workers_are_sent_who_wants_output_and_from_which_level_on():
     assert not [x for x in board.out.get(board.worker("last"), []) if type(x) is m.WantOutput]
 
 
-def test_each_client_gets_the_lines_of_its_own_tasks_with_the_name_of_the_worker():
-    board = Board()
+def test_each_client_gets_the_lines_of_its_own_tasks_with_the_name_of_the_worker(board):
     worker = board.worker("w", nthreads=8)
     alice, bob, carol = (board.client(name) for name in ("alice", "bob", "carol"))
     for client in (alice, bob):
@@ -96,8 +94,7 @@ def test_a_client_that_is_away_gets_nothing_and_its_return_begins_anew():
     assert alice in board.send(worker, lines(number))
 
 
-def test_wanting_output_takes_the_token_of_a_client():
-    board = Board()
+def test_wanting_output_takes_the_token_of_a_client(board):
     peer = board.connect(Role.CLIENT, Level.CLIENT)
     assert board.state.levels[peer] == Level.CLIENT
     worker = board.worker("w")
@@ -212,8 +209,7 @@ def test_a_client_that_goes_away_gets_no_notice_when_it_is_back():
     assert sent_to(board.tick(PERIOD_S), alice) == (0, 0)
 
 
-def test_lines_for_everyone_go_to_each_connected_client_whatever_it_wants():
-    board = Board()
+def test_lines_for_everyone_go_to_each_connected_client_whatever_it_wants(board):
     worker = board.worker("w")
     alice, bob, gone = (board.client(name) for name in ("alice", "bob", "gone"))
     board.send(alice, m.WantOutput(clients=[], level=10))

@@ -34,8 +34,7 @@ def wanted(**loggers):
     return m.WantOutput(clients=[], level=0, loggers=loggers)
 
 
-def test_workers_are_sent_the_lowest_level_of_each_followed_logger():
-    board = Board()
+def test_workers_are_sent_the_lowest_level_of_each_followed_logger(board):
     early = board.worker("early")
     alice, bob = board.client("alice"), board.client("bob")
     assert follow(board, alice, lib=30) == {early: [wanted(lib=30)]}
@@ -50,8 +49,7 @@ def test_workers_are_sent_the_lowest_level_of_each_followed_logger():
     assert board.rest() == ["WantOutput", "WantOutput"]
 
 
-def test_records_go_to_each_client_that_follows_their_logger_or_one_above_it():
-    board = Board()
+def test_records_go_to_each_client_that_follows_their_logger_or_one_above_it(board):
     worker = board.worker("w")
     alice, bob, carol = (board.client(name) for name in ("alice", "bob", "carol"))
     follow(board, alice, lib=20)
@@ -67,16 +65,14 @@ def test_records_go_to_each_client_that_follows_their_logger_or_one_above_it():
     assert carol not in out
 
 
-def test_a_record_that_two_wishes_of_a_client_cover_is_sent_once():
-    board = Board()
+def test_a_record_that_two_wishes_of_a_client_cover_is_sent_once(board):
     worker = board.worker("w")
     alice = board.client("alice")
     follow(board, alice, root=10, lib=10)
     assert board.send(worker, records(("lib", 20)))[alice] == [records(("lib", 20), worker="w")]
 
 
-def test_numbers_of_records_that_a_worker_left_out_go_to_those_that_would_have_got_some():
-    board = Board()
+def test_numbers_of_records_that_a_worker_left_out_go_to_those_that_would_have_got_some(board):
     worker = board.worker("w")
     alice, bob = board.client("alice"), board.client("bob")
     follow(board, alice, lib=30)
@@ -85,8 +81,7 @@ def test_numbers_of_records_that_a_worker_left_out_go_to_those_that_would_have_g
     assert out == {bob: [records(("lib", 20, 7), worker="w")]}
 
 
-def test_of_a_flood_of_records_the_limit_is_passed_on_and_warnings_are_not_displaced():
-    board = Board()
+def test_of_a_flood_of_records_the_limit_is_passed_on_and_warnings_are_not_displaced(board):
     worker = board.worker("w")
     alice = board.client("alice")
     follow(board, alice, lib=10)
@@ -113,8 +108,7 @@ def test_records_of_nobody_go_nowhere_and_a_client_that_is_away_gets_none():
     assert not [x for x in out.get(alice, []) if type(x) is m.LogRecords]
 
 
-def test_a_client_that_changes_its_wish_all_the_time_is_heeded_now_and_then():
-    board = Board()
+def test_a_client_that_changes_its_wish_all_the_time_is_heeded_now_and_then(board):
     worker = board.worker("w")
     alice, bob = board.client("alice"), board.client("bob")
     sent = []
@@ -132,8 +126,7 @@ def test_a_client_that_changes_its_wish_all_the_time_is_heeded_now_and_then():
     assert not wishes_of(board.state).postponed
 
 
-def test_a_wish_that_is_repeated_changes_nothing():
-    board = Board()
+def test_a_wish_that_is_repeated_changes_nothing(board):
     worker = board.worker("w")
     alice = board.client("alice")
     follow(board, alice, lib=10)
@@ -154,8 +147,7 @@ def test_too_many_loggers_are_followed_by_way_of_the_root(monkeypatch):
     assert out[alice] == [records(("d", 25), ("a", 40), worker="w")]
 
 
-def test_more_loggers_than_a_client_may_follow_are_cut():
-    board = Board()
+def test_more_loggers_than_a_client_may_follow_are_cut(board):
     board.worker("w")
     alice = board.client("alice")
     n = 2 * m.MAX_LOGGERS
@@ -168,8 +160,7 @@ def test_more_loggers_than_a_client_may_follow_are_cut():
 
 
 @pytest.mark.parametrize("level", ["10", 1.5, None, True, []])
-def test_levels_that_are_no_numbers_end_the_connection(level):
-    board = Board()
+def test_levels_that_are_no_numbers_end_the_connection(board, level):
     alice = board.client("alice")
     board.send(alice, m.WantOutput(clients=[], level=0, loggers={"a": level}))
     assert board.refused() == ["WantOutput.loggers: levels are whole numbers"]
@@ -195,8 +186,7 @@ def test_each_invariant_of_wishes_is_broken_once():
 
 
 @pytest.mark.parametrize("name", BREAKAGES)
-def test_each_broken_invariant_is_named(name):
-    board = Board()
+def test_each_broken_invariant_is_named(board, name):
     alice = board.client("alice")
     for n in range(MAX_CHANGES + 1):
         follow(board, alice, lib=10 + n % 2)

@@ -27,8 +27,7 @@ def logged(board: Board, level: str) -> list[str]:
     return [a.text for a in board.actions if isinstance(a, LogLine) and a.level == level]
 
 
-def test_a_worker_that_dies_during_the_registration_is_a_failure_and_nobody_else_gets_it():
-    board = Board()
+def test_a_worker_that_dies_during_the_registration_is_a_failure_and_nobody_else_gets_it(board):
     client, supervisor = board.client(), board.supervisor()
     one, two = (board.worker(name, supervisor_id="sup") for name in ("one", "two"))
     out = register(board, client)
@@ -50,8 +49,7 @@ def test_a_worker_that_dies_during_the_registration_is_a_failure_and_nobody_else
     assert not plugins_of(board.state).kept
 
 
-def test_one_worker_sets_it_up_before_the_others_and_dies_alone():
-    board = Board()
+def test_one_worker_sets_it_up_before_the_others_and_dies_alone(board):
     client, supervisor = board.client(), board.supervisor()
     busy, idle, other = (board.worker(name, supervisor_id="sup") for name in ("b", "i", "o"))
     board.send(client, graph("x", workers=["b"]), m.WantKeys(keys=["x"]))
@@ -72,8 +70,7 @@ def test_one_worker_sets_it_up_before_the_others_and_dies_alone():
     assert board.rest() == ["PluginGone"]
 
 
-def test_a_plugin_that_crashes_after_seconds_kills_one_worker_only():
-    board = Board()
+def test_a_plugin_that_crashes_after_seconds_kills_one_worker_only(board):
     client, supervisor = board.client(), board.supervisor()
     one, two = (board.worker(name, supervisor_id="sup") for name in ("one", "two"))
     assert asked(register(board, client), one)
@@ -83,8 +80,7 @@ def test_a_plugin_that_crashes_after_seconds_kills_one_worker_only():
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "left", "late"])
-def test_the_others_set_it_up_after_the_first(end):
-    board = Board()
+def test_the_others_set_it_up_after_the_first(board, end):
     client = board.client()
     board.supervisor()
     one, two = (board.worker(name, supervisor_id="sup") for name in ("one", "two"))
@@ -113,8 +109,7 @@ def test_the_others_set_it_up_after_the_first(end):
     assert board.rest() == (["TearDownPlugin", "PluginGone"] if end == "failed" else [])
 
 
-def test_the_plugin_that_a_worker_was_setting_up_is_the_one_that_fails():
-    board = Board()
+def test_the_plugin_that_a_worker_was_setting_up_is_the_one_that_fails(board):
     client, supervisor = board.client(), board.supervisor()
     worker = board.worker(supervisor_id="sup")
     register(board, client, "p")
@@ -142,8 +137,7 @@ def test_a_worker_that_is_lost_during_the_set_up_is_a_failure_though_nothing_rep
     assert board.rest() == ["SetUpPlugin", "PluginGone"]
 
 
-def test_a_plugin_during_whose_set_up_several_workers_are_lost_is_set_aside():
-    board = Board()
+def test_a_plugin_during_whose_set_up_several_workers_are_lost_is_set_aside(board):
     client = board.client()
     register(board, client)
     for i in range(plugins.MAX_DEATHS):
@@ -156,8 +150,7 @@ def test_a_plugin_during_whose_set_up_several_workers_are_lost_is_set_aside():
 
 
 @pytest.mark.parametrize("kind", ["requested", "leaves", "is leaving"])
-def test_a_worker_that_did_not_die_is_no_failure(kind):
-    board = Board()
+def test_a_worker_that_did_not_die_is_no_failure(board, kind):
     client, supervisor = board.client(), board.supervisor()
     worker = board.worker(supervisor_id="sup")
     register(board, client)
@@ -174,8 +167,7 @@ def test_a_worker_that_did_not_die_is_no_failure(kind):
     assert plugins_of(board.state).kept
 
 
-def test_a_worker_that_dies_of_a_teardown_is_no_failure_of_another_plugin():
-    board = Board()
+def test_a_worker_that_dies_of_a_teardown_is_no_failure_of_another_plugin(board):
     client, supervisor = board.client(), board.supervisor()
     worker = board.worker(supervisor_id="sup")
     done(board, worker, *asked(register(board, client), worker))
@@ -190,8 +182,7 @@ def health(board: Board, client: int) -> str:
     return str(answer.info["health"])
 
 
-def test_a_plugin_of_which_new_workers_die_is_set_aside():
-    board = Board()
+def test_a_plugin_of_which_new_workers_die_is_set_aside(board):
     client, supervisor = board.client(), board.supervisor()
     register(board, client)
     register(board, client, "q")
@@ -212,8 +203,7 @@ def test_a_plugin_of_which_new_workers_die_is_set_aside():
     assert "set aside" not in health(board, client)
 
 
-def test_workers_that_wait_for_a_plugin_that_is_set_aside_work_without_it():
-    board = Board()
+def test_workers_that_wait_for_a_plugin_that_is_set_aside_work_without_it(board):
     client, supervisor = board.client(), board.supervisor()
     register(board, client, "first")
     register(board, client)
@@ -248,8 +238,7 @@ def test_a_worker_that_was_away_when_a_plugin_was_set_aside_gets_the_others(is_u
     assert board.rest() == ["Reconciled"]
 
 
-def test_deaths_that_are_not_in_a_row_set_nothing_aside():
-    board = Board()
+def test_deaths_that_are_not_in_a_row_set_nothing_aside(board):
     client, supervisor = board.client(), board.supervisor()
     register(board, client)
     n_died(board, client, supervisor, plugins.MAX_DEATHS - 1)
@@ -259,8 +248,7 @@ def test_deaths_that_are_not_in_a_row_set_nothing_aside():
     assert not plugins_of(board.state).kept["p"].is_aside
 
 
-def test_a_plugin_that_was_set_aside_is_tried_again_when_it_is_registered_again():
-    board = Board()
+def test_a_plugin_that_was_set_aside_is_tried_again_when_it_is_registered_again(board):
     client, supervisor = board.client(), board.supervisor()
     register(board, client)
     n_died(board, client, supervisor, plugins.MAX_DEATHS)
@@ -274,8 +262,7 @@ def test_a_plugin_that_was_set_aside_is_tried_again_when_it_is_registered_again(
     assert asked(board.out, later)
 
 
-def test_a_new_worker_that_ends_because_a_plugin_has_failed_there_has_not_died_of_it():
-    board = Board()
+def test_a_new_worker_that_ends_because_a_plugin_has_failed_there_has_not_died_of_it(board):
     client, supervisor = board.client(), board.supervisor()
     register(board, client)
     for i in range(plugins.MAX_DEATHS + 1):

@@ -26,8 +26,7 @@ from weft.scheduler.core.records.presence import Members
 from ...builders import Board, assigned, graph
 
 
-def test_the_workers_that_are_there_set_it_up_and_then_the_client_is_answered():
-    board = Board()
+def test_the_workers_that_are_there_set_it_up_and_then_the_client_is_answered(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     out = register(board, client)
@@ -42,15 +41,13 @@ def test_the_workers_that_are_there_set_it_up_and_then_the_client_is_answered():
     }  # fmt: skip
 
 
-def test_a_client_without_workers_is_answered_at_once():
-    board = Board()
+def test_a_client_without_workers_is_answered_at_once(board):
     client = board.client()
     (answer,) = answers(register(board, client), client)
     assert answer.info["workers"] == []
 
 
-def test_the_same_plugin_again_changes_nothing():
-    board = Board()
+def test_the_same_plugin_again_changes_nothing(board):
     client = board.client()
     worker = board.worker()
     done(board, worker, *asked(register(board, client), worker))
@@ -59,8 +56,7 @@ def test_the_same_plugin_again_changes_nothing():
     assert answers(out, client)
 
 
-def test_a_new_worker_gets_no_task_before_it_has_set_up_all_plugins():
-    board = Board()
+def test_a_new_worker_gets_no_task_before_it_has_set_up_all_plugins(board):
     client = board.client()
     register(board, client, "p")
     register(board, client, "q")
@@ -77,8 +73,7 @@ def test_a_new_worker_gets_no_task_before_it_has_set_up_all_plugins():
     assert "x" in assigned(done(board, worker, second), worker)
 
 
-def test_a_worker_that_is_there_sets_one_up_at_a_time_and_tears_down_at_once():
-    board = Board()
+def test_a_worker_that_is_there_sets_one_up_at_a_time_and_tears_down_at_once(board):
     client = board.client()
     worker = board.worker()
     (first,) = asked(register(board, client, "p"), worker)
@@ -128,8 +123,7 @@ def test_a_worker_that_was_lost_while_it_prepared_prepares_again_when_it_comes_b
     assert board.rest() == ["Reconciled"]
 
 
-def test_a_new_worker_on_which_it_fails_gets_no_task_and_ends():
-    board = Board()
+def test_a_new_worker_on_which_it_fails_gets_no_task_and_ends(board):
     client = board.client()
     register(board, client)
     board.send(client, graph("x"))
@@ -144,8 +138,7 @@ def test_a_new_worker_on_which_it_fails_gets_no_task_and_ends():
     assert "x" in assigned(done(board, other, *asked(board.out, other)), other)
 
 
-def test_a_failure_at_the_registration_ends_the_plugin_everywhere():
-    board = Board()
+def test_a_failure_at_the_registration_ends_the_plugin_everywhere(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     out = register(board, client)
@@ -165,8 +158,7 @@ def test_a_failure_at_the_registration_ends_the_plugin_everywhere():
     assert not asked(board.out, new)
 
 
-def test_few_failures_are_passed_on_and_all_are_counted():
-    board = Board()
+def test_few_failures_are_passed_on_and_all_are_counted(board):
     client = board.client()
     workers = [board.worker(f"w{i}") for i in range(plugins.MAX_FAILURES + 2)]
     out = register(board, client)
@@ -181,8 +173,7 @@ def test_few_failures_are_passed_on_and_all_are_counted():
     assert board.rest() == ["PluginGone"]
 
 
-def test_an_idempotent_plugin_of_the_name_is_ignored():
-    board = Board()
+def test_an_idempotent_plugin_of_the_name_is_ignored(board):
     client, other = board.client(), board.client("bob")
     worker = board.worker()
     (request,) = asked(register(board, client), worker)
@@ -198,8 +189,7 @@ def test_an_idempotent_plugin_of_the_name_is_ignored():
     assert board.rest() == ["Answer"]
 
 
-def test_an_idempotent_plugin_replaces_one_that_was_set_aside():
-    board = Board()
+def test_an_idempotent_plugin_replaces_one_that_was_set_aside(board):
     client, supervisor = board.client(), board.supervisor()
     register(board, client)
     n_died(board, client, supervisor, plugins.MAX_DEATHS)
@@ -207,8 +197,7 @@ def test_an_idempotent_plugin_replaces_one_that_was_set_aside():
     assert [p.plugin_id for p in plugins_of(board.state).kept.values()] == ["p-2"]
 
 
-def test_another_plugin_of_the_name_replaces_the_first():
-    board = Board()
+def test_another_plugin_of_the_name_replaces_the_first(board):
     client, other = board.client(), board.client("bob")
     worker = board.worker()
     done(board, worker, *asked(register(board, client), worker))
@@ -221,8 +210,7 @@ def test_another_plugin_of_the_name_replaces_the_first():
     assert board.rest() == ["PluginGone"]
 
 
-def test_unregistering_is_answered_when_all_have_torn_it_down():
-    board = Board()
+def test_unregistering_is_answered_when_all_have_torn_it_down(board):
     client = board.client()
     worker = board.worker()
     done(board, worker, *asked(register(board, client), worker))
@@ -235,15 +223,13 @@ def test_unregistering_is_answered_when_all_have_torn_it_down():
     assert failed.text == "workers have no plugin 'p'; they have: none"
 
 
-def test_unregistering_without_workers_is_answered_at_once():
-    board = Board()
+def test_unregistering_without_workers_is_answered_at_once(board):
     client = board.client()
     register(board, client)
     assert isinstance(answers(unregister(board, client), client)[0], m.Answer)
 
 
-def test_unregistering_lets_a_worker_work_that_waited_for_it():
-    board = Board()
+def test_unregistering_lets_a_worker_work_that_waited_for_it(board):
     client = board.client()
     register(board, client)
     board.send(client, graph("x"))
@@ -252,8 +238,7 @@ def test_unregistering_lets_a_worker_work_that_waited_for_it():
     assert board.rest() == ["TearDownPlugin", "PluginGone"]
 
 
-def test_a_worker_that_leaves_is_not_waited_for():
-    board = Board()
+def test_a_worker_that_leaves_is_not_waited_for(board):
     client = board.client()
     one, two = board.worker("one"), board.worker("two")
     out = register(board, client)
@@ -336,9 +321,8 @@ def test_a_worker_that_has_served_the_last_scheduler_serves_the_next_while_it_se
     assert board.rest() == ["Recovered"]
 
 
-def test_a_worker_that_has_tasks_when_a_barrier_begins_goes_on_while_it_sets_a_plugin_up():
+def test_a_worker_that_has_tasks_when_a_barrier_begins_goes_on_while_it_sets_a_plugin_up(board):
     """A scheduler without a record of members learns from the first one that there was another."""
-    board = Board()
     new, idle = board.worker("new"), board.worker("idle")
     assert "x" in assigned(board.send(board.client("bob"), graph("x")), new)
     alice = board.client(last_epoch=3)
@@ -364,9 +348,8 @@ def test_a_new_worker_whose_connection_breaks_before_the_barrier_still_prepares(
     assert board.rest() == ["Answer"]
 
 
-def test_a_client_that_comes_back_gets_what_is_kept_if_something_has_ended():
+def test_a_client_that_comes_back_gets_what_is_kept_if_something_has_ended(board):
     """What it was sent before the connection ended, it may not have read."""
-    board = Board()
     client = board.client()
     register(board, client)
 
@@ -384,8 +367,7 @@ def test_a_client_that_comes_back_gets_what_is_kept_if_something_has_ended():
     assert board.rest() == ["Recovering", "Recovering"]
 
 
-def test_a_stale_report_is_ignored():
-    board = Board()
+def test_a_stale_report_is_ignored(board):
     client = board.client()
     worker = board.worker()
     (request,) = asked(register(board, client), worker)
@@ -396,8 +378,7 @@ def test_a_stale_report_is_ignored():
     assert not board.refused()
 
 
-def test_a_worker_of_a_version_without_plugins_fails_to_set_one_up():
-    board = Board()
+def test_a_worker_of_a_version_without_plugins_fails_to_set_one_up(board):
     client = board.client()
     worker = board.worker()
     (request,) = asked(register(board, client), worker)
@@ -411,8 +392,7 @@ def test_a_worker_of_a_version_without_plugins_fails_to_set_one_up():
     assert board.rest() == ["PluginGone"]
 
 
-def test_the_token_of_a_worker_registers_nothing():
-    board = Board()
+def test_the_token_of_a_worker_registers_nothing(board):
     peer = board.connect(Role.VIEWER, Level.WORKER)
     (answer,) = answers(register(board, peer), peer)
     assert isinstance(answer, m.Denied)
@@ -427,15 +407,13 @@ def test_the_token_of_a_worker_registers_nothing():
         ({"plugin": 3}, "plugin= is a text of 1 to"),
     ],
 )
-def test_arguments_are_checked(arguments, text):
-    board = Board()
+def test_arguments_are_checked(board, arguments, text):
     client = board.client()
     (answer,) = answers(register(board, client, **arguments), client)
     assert text in answer.text
 
 
-def test_plugins_are_bounded(monkeypatch):
-    board = Board()
+def test_plugins_are_bounded(board, monkeypatch):
     client = board.client()
     monkeypatch.setattr(plugins, "MAX_NBYTES", 10)
     assert isinstance(answers(register(board, client), client)[0], m.Answer)
@@ -451,8 +429,7 @@ def test_plugins_are_bounded(monkeypatch):
     assert "let it read its data where it runs" in answer.text
 
 
-def test_a_client_that_is_gone_leaves_its_plugins():
-    board = Board()
+def test_a_client_that_is_gone_leaves_its_plugins(board):
     client = board.client()
     board.worker()
     register(board, client)
@@ -491,8 +468,7 @@ def test_plugins_are_listed_with_those_that_are_late():
     assert one
 
 
-def test_the_overview_shows_workers_that_prepare():
-    board = Board()
+def test_the_overview_shows_workers_that_prepare(board):
     client = board.client()
     register(board, client)
     worker = board.worker()

@@ -29,8 +29,7 @@ def sent(out: Out, peer: int) -> list[Any]:
     return [message for message in out.get(peer, []) if isinstance(message, kinds)]
 
 
-def test_the_supervisors_that_are_there_set_it_up_and_then_the_client_is_answered():
-    board = Board()
+def test_the_supervisors_that_are_there_set_it_up_and_then_the_client_is_answered(board):
     client = board.client()
     one, two = board.supervisor("one"), board.supervisor("two")
     worker = board.worker(supervisor_id="one")
@@ -46,8 +45,7 @@ def test_the_supervisors_that_are_there_set_it_up_and_then_the_client_is_answere
     }  # fmt: skip
 
 
-def test_workers_are_replaced_when_all_supervisors_have_set_a_plugin_up():
-    board = Board()
+def test_workers_are_replaced_when_all_supervisors_have_set_a_plugin_up(board):
     client = board.client()
     one, two = board.supervisor("one"), board.supervisor("two")
     out = register(board, client, restart=True)
@@ -64,8 +62,7 @@ def test_workers_are_replaced_when_all_supervisors_have_set_a_plugin_up():
     assert answers(out, client)[0].info["renewed"] == []
 
 
-def test_a_failure_ends_it_everywhere_and_no_worker_is_replaced():
-    board = Board()
+def test_a_failure_ends_it_everywhere_and_no_worker_is_replaced(board):
     client = board.client()
     one, two = board.supervisor("one"), board.supervisor("two")
     out = register(board, client, restart=True)
@@ -80,8 +77,7 @@ def test_a_failure_ends_it_everywhere_and_no_worker_is_replaced():
     assert board.rest() == ["PluginGone"]
 
 
-def test_a_later_supervisor_must_have_it_before_its_workers_get_tasks():
-    board = Board()
+def test_a_later_supervisor_must_have_it_before_its_workers_get_tasks(board):
     client = board.client()
     register(board, client, restart=True)
     board.send(client, graph("x"))
@@ -96,8 +92,7 @@ def test_a_later_supervisor_must_have_it_before_its_workers_get_tasks():
     assert not sent(out, supervisor), "its workers were started after the plugin"
 
 
-def test_a_worker_that_is_there_before_its_supervisor_waits_for_it_and_then_sets_up_its_own():
-    board = Board()
+def test_a_worker_that_is_there_before_its_supervisor_waits_for_it_and_then_sets_up_its_own(board):
     client = board.client()
     register(board, client)
     register_for_workers(board, client, "q")
@@ -110,8 +105,7 @@ def test_a_worker_that_is_there_before_its_supervisor_waits_for_it_and_then_sets
     assert "x" in assigned(done(board, worker, request), worker)
 
 
-def test_a_worker_without_a_supervisor_waits_for_none():
-    board = Board()
+def test_a_worker_without_a_supervisor_waits_for_none(board):
     client = board.client()
     register(board, client)
     board.send(client, graph("x"))
@@ -119,8 +113,7 @@ def test_a_worker_without_a_supervisor_waits_for_none():
     assert "x" in assigned(board.out, worker)
 
 
-def test_a_later_supervisor_on_which_it_fails_ends_and_its_workers_get_nothing():
-    board = Board()
+def test_a_later_supervisor_on_which_it_fails_ends_and_its_workers_get_nothing(board):
     client = board.client()
     register(board, client)
     board.send(client, graph("x"))
@@ -134,8 +127,7 @@ def test_a_later_supervisor_on_which_it_fails_ends_and_its_workers_get_nothing()
     assert board.rest() == ["PluginGone", "Answer"]
 
 
-def test_a_supervisor_that_is_back_is_sent_what_is_kept_and_replaces_its_workers_once():
-    board = Board()
+def test_a_supervisor_that_is_back_is_sent_what_is_kept_and_replaces_its_workers_once(board):
     client = board.client()
     supervisor = board.supervisor()
     out = register(board, client, restart=True)
@@ -156,8 +148,7 @@ def test_a_supervisor_that_is_back_is_sent_what_is_kept_and_replaces_its_workers
     assert not sent(board.send(again, report), again)
 
 
-def test_a_supervisor_that_is_lost_is_not_waited_for():
-    board = Board()
+def test_a_supervisor_that_is_lost_is_not_waited_for(board):
     client = board.client()
     supervisor = board.supervisor()
     out = register(board, client, restart=True)
@@ -184,8 +175,7 @@ def test_before_the_barrier_new_supervisors_are_required_to_have_those_of_return
     assert board.rest() == ["Recovered"]
 
 
-def test_a_plugin_of_the_other_kind_replaces_it():
-    board = Board()
+def test_a_plugin_of_the_other_kind_replaces_it(board):
     client = board.client()
     supervisor, worker = board.supervisor(), board.worker(supervisor_id="sup")
     done(board, supervisor, *sent(register(board, client), supervisor))
@@ -195,8 +185,7 @@ def test_a_plugin_of_the_other_kind_replaces_it():
     assert board.rest() == ["PluginGone"]
 
 
-def test_a_supervisor_of_a_version_without_plugins_fails_to_set_one_up():
-    board = Board()
+def test_a_supervisor_of_a_version_without_plugins_fails_to_set_one_up(board):
     client = board.client()
     supervisor = board.supervisor()
     (request,) = sent(register(board, client), supervisor)
@@ -209,8 +198,7 @@ def test_a_supervisor_of_a_version_without_plugins_fails_to_set_one_up():
 
 
 @pytest.mark.parametrize("restart", ["yes", 1, None])
-def test_wrong_arguments_are_refused(restart):
-    board = Board()
+def test_wrong_arguments_are_refused(board, restart):
     client = board.client()
     (failed,) = answers(register(board, client, restart=restart), client)
     assert "restart= is true or false" in failed.text

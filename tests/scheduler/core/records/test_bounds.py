@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scheduler.builders import Board, graph
+from tests.scheduler.builders import graph
 from weft.protocol.errors import TaskErred
 from weft.protocol.story import MAX_CHARS, Story
 from weft.protocol.values.exceptions import pack_exception, unpack_exception
@@ -109,8 +109,7 @@ def test_failures_beyond_the_limit_are_cut_to_type_and_text(monkeypatch: pytest.
     assert (len(kept), kept.nbytes) == (0, 0)
 
 
-def test_erred_tasks_count_their_failure_while_they_are_kept():
-    board = Board()
+def test_erred_tasks_count_their_failure_while_they_are_kept(board):
     alice, worker = board.client(), board.worker()
     board.send(alice, graph("a -> b"))
     board.raise_(worker, "a")

@@ -14,7 +14,7 @@ from weft.scheduler.core.records.priority import (
     rank_of,
 )
 
-from ...builders import Board, graph
+from ...builders import graph
 
 parts = st.tuples(
     st.integers(-9999, 9999), st.integers(0, MAX_GENERATION), st.integers(0, MAX_RANK)
@@ -40,8 +40,7 @@ def test_generations_beyond_the_last_share_it():
     assert base_priority(0, MAX_GENERATION + 5) == base_priority(0, MAX_GENERATION)
 
 
-def test_submissions_close_together_share_a_generation_and_later_ones_come_behind():
-    board = Board()
+def test_submissions_close_together_share_a_generation_and_later_ones_come_behind(board):
     client = board.client()
     board.send(client, graph("a"))
     board.now += FIFO_TIMEOUT_S / 2
@@ -54,19 +53,17 @@ def test_submissions_close_together_share_a_generation_and_later_ones_come_behin
     assert priorities == sorted(priorities)
 
 
-def test_a_task_comes_right_behind_the_last_of_its_inputs():
+def test_a_task_comes_right_behind_the_last_of_its_inputs(board):
     #   a   b   c
     #    \ /    |
     #     d     e
-    board = Board()
     client = board.client()
     board.send(client, graph("a b c", "a b -> d", "c -> e"))
     rank = {key: rank_of(board.task(key).priority) for key in "abcde"}
     assert rank["d"] == rank["b"] < rank["c"] == rank["e"]
 
 
-def test_an_input_of_an_earlier_generation_does_not_pull_a_task_forward_when_it_is_done():
-    board = Board()
+def test_an_input_of_an_earlier_generation_does_not_pull_a_task_forward_when_it_is_done(board):
     client, worker = board.client(), board.worker()
     board.send(client, graph("a", function="make"))
     board.finish(worker, "a", blob=None)
@@ -82,8 +79,7 @@ def test_an_input_of_an_earlier_generation_does_not_pull_a_task_forward_when_it_
         pytest.param(8, ["r0", "r1", "r2", "r3"], id="small: in the order of submission"),
     ],
 )
-def test_readers_that_come_late_stand_behind_what_they_read_if_that_is_large(nbytes, first):
-    board = Board()
+def test_readers_that_come_late_stand_behind_what_they_read_if_that_is_large(board, nbytes, first):
     client, worker = board.client(), board.worker()
     roots = [f"r{i}" for i in range(40)]
     board.send(client, graph(*roots, function="make"))

@@ -64,8 +64,7 @@ def test_no_task_has_more_tags_than_one_may_submit():
     assert board.task("inner").group.options.span == tags
 
 
-def test_a_task_that_runs_elsewhere_keeps_its_tags():
-    board = Board()
+def test_a_task_that_runs_elsewhere_keeps_its_tags(board):
     worker = board.worker("w")
     board.send(board.client("alice"), graph("t", span=["nightly"]))
     board.send(

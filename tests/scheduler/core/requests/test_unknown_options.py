@@ -7,11 +7,10 @@ from weft.protocol.errors import UnsupportedRequest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.options import MARK
 
-from ...builders import Board, assigned, graph
+from ...builders import assigned, graph
 
 
-def test_rows_with_a_limit_that_is_not_known_are_refused_and_the_others_run():
-    board = Board()
+def test_rows_with_a_limit_that_is_not_known_are_refused_and_the_others_run(board):
     worker, client = board.worker("w", nthreads=9), board.client()
     submission = graph("plain", "limited", "last")
     submission.options = [{}, {"resources": {MARK + "later": 1}}]
@@ -28,9 +27,8 @@ def test_rows_with_a_limit_that_is_not_known_are_refused_and_the_others_run():
     assert str(error).startswith(text)
 
 
-def test_a_function_of_which_every_row_is_refused_is_known_all_the_same():
+def test_a_function_of_which_every_row_is_refused_is_known_all_the_same(board):
     """Its client may have sent further rows, without the function, before it reads of that."""
-    board = Board()
     worker, client = board.worker("w"), board.client()
     out = board.send(client, graph("a", "b", resources={MARK + "later": 1}))
     assert [key for one in out[client] for key in one.keys] == ["a", "b"]
