@@ -64,8 +64,7 @@ def test_two_halves_and_a_plain_task_take_two_threads():
     assert start_all(worker) == ["plain", "waits"]
 
 
-def test_a_task_without_cores_runs_beside_busy_threads():
-    worker = Hands(1)
+def test_a_task_without_cores_runs_beside_busy_threads(worker):
     give(worker, "1 plain")
     give(worker, "2 beside", "3 beside2", cores=0)
     assert start_all(worker) == ["beside", "beside2", "plain"]
@@ -150,8 +149,7 @@ def test_a_task_that_ends_while_it_waits_gives_all_back(cores):
     assert worker.state.seats.n_held == 0
 
 
-def test_as_many_tasks_without_cores_run_as_there_are_places():
-    worker = Hands(1)
+def test_as_many_tasks_without_cores_run_as_there_are_places(worker):
     worker.state.offered.free[BESIDE] = worker.state.offered.total[BESIDE] = 2.0
     give(worker, "1 a", "2 b", "3 c", cores=0)
     assert start_all(worker) == ["a", "b"]
@@ -168,8 +166,7 @@ def test_no_more_cores_are_taken_than_the_worker_has():
     assert worker.state.offered.free[CORES] == 1.0
 
 
-def test_a_slot_that_has_its_seat_again_at_once_is_not_woken_beside_its_thread():
-    worker = Hands(1)
+def test_a_slot_that_has_its_seat_again_at_once_is_not_woken_beside_its_thread(worker):
     give(worker, "1 a", "2 b", "3 c", cores=0.5)
     assert start_all(worker) == ["a", "b"]
     n_runs = worker.n_runs

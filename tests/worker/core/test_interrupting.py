@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tests.worker.builders import Hands, assign
+from tests.worker.builders import assign
 from weft.protocol.wire.messages import DropAttempts, InterruptAttempts
 
 
-def test_only_running_attempts_are_interrupted():
-    worker = Hands()
+def test_only_running_attempts_are_interrupted(worker):
     worker.receive(assign("1 a"))
     worker.run()
     worker.receive(assign("2 b", "3 c"))
@@ -18,8 +17,7 @@ def test_only_running_attempts_are_interrupted():
     assert worker.run_all() == []
 
 
-def test_attempts_that_were_not_dropped_are_not_interrupted():
-    worker = Hands()
+def test_attempts_that_were_not_dropped_are_not_interrupted(worker):
     worker.receive(assign("1 a"))
     worker.start()
     worker.receive(InterruptAttempts(attempts=[1]))

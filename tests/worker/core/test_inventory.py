@@ -17,8 +17,7 @@ def come_back(worker: Hands) -> list[m.Message]:
     return worker.handle(SessionOpened(is_first=False))
 
 
-def test_a_worker_without_a_scheduler_goes_on_and_keeps_what_it_has():
-    worker = Hands()
+def test_a_worker_without_a_scheduler_goes_on_and_keeps_what_it_has(worker):
     worker.receive(assign("1 a", "2 b <- a", "3 c"))
     assert worker.handle(SchedulerLost()) == []
     worker.run_all()
@@ -66,13 +65,11 @@ def test_a_worker_is_unused_until_it_is_assigned_a_task_or_has_a_copy():
     assert not copies.state.is_unused
 
 
-def test_the_first_session_has_no_inventory():
-    worker = Hands()
+def test_the_first_session_has_no_inventory(worker):
     assert worker.handle(SessionOpened(is_first=True)) == []
 
 
-def test_reports_of_the_time_without_a_session_are_not_sent_beside_the_inventory():
-    worker = Hands()
+def test_reports_of_the_time_without_a_session_are_not_sent_beside_the_inventory(worker):
     worker.receive(assign("1 a"))
     worker.start()
     worker.handle(SchedulerLost())
@@ -84,8 +81,7 @@ def test_reports_of_the_time_without_a_session_are_not_sent_beside_the_inventory
     ]
 
 
-def test_failures_are_kept_until_the_scheduler_drops_them():
-    worker = Hands()
+def test_failures_are_kept_until_the_scheduler_drops_them(worker):
     worker.receive(assign("1 a", "2 b"))
     for key in ("a", "b"):
         worker.start()
@@ -107,8 +103,7 @@ def test_the_oldest_failures_go_when_they_take_too_much(monkeypatch):
     assert list(worker.state.failures.by_attempt) == [2, 3]
 
 
-def test_hashes_of_named_keys_are_part_of_the_rows():
-    worker = Hands()
+def test_hashes_of_named_keys_are_part_of_the_rows(worker):
     message = assign("1 a", "2 b")
     message.spec_hashes = [b"h" * 16, m.NO_HASH]
     worker.receive(message)
@@ -118,8 +113,7 @@ def test_hashes_of_named_keys_are_part_of_the_rows():
     assert dict(zip(kept.keys, kept.spec_hashes, strict=True)) == {"a": b"h" * 16, "b": m.NO_HASH}
 
 
-def test_exceptions_of_earlier_attempts_are_part_of_the_rows():
-    worker = Hands()
+def test_exceptions_of_earlier_attempts_are_part_of_the_rows(worker):
     message = assign("1 a", "2 b", "3 c")
     message.n_raised = [2, 1, 0]
     worker.receive(message)
@@ -160,8 +154,7 @@ def test_a_leaving_worker_comes_back_with_what_it_has_and_runs_and_gives_the_res
     assert worker.has_ended
 
 
-def test_a_leaving_worker_without_a_session_ends_if_it_has_nothing_that_runs_or_is_done():
-    worker = Hands()
+def test_a_leaving_worker_without_a_session_ends_if_it_has_nothing_that_runs_or_is_done(worker):
     worker.receive(assign("1 a <- x"))
     worker.handle(Leave("SIGTERM"))
     worker.handle(SchedulerLost())
@@ -169,8 +162,7 @@ def test_a_leaving_worker_without_a_session_ends_if_it_has_nothing_that_runs_or_
 
 
 @pytest.mark.parametrize("by", ["assignment", "answer"])
-def test_a_copy_has_the_hash_of_its_task(by):
-    worker = Hands()
+def test_a_copy_has_the_hash_of_its_task(worker, by):
     if by == "assignment":
         message = assign("1 a <- x y", located=[("x", 8, 5, ["tcp://a"]), ("y", 9, 5, ["tcp://a"])])
         message.located_hashes = [b"x" * 16, m.NO_HASH]
@@ -193,8 +185,7 @@ def unknown(*keys: str) -> m.KeysUnknown:
     return m.KeysUnknown(keys=list(keys))
 
 
-def test_tasks_that_wait_for_a_dropped_attempt_are_given_back_if_it_is_unknown():
-    worker = Hands()
+def test_tasks_that_wait_for_a_dropped_attempt_are_given_back_if_it_is_unknown(worker):
     worker.receive(assign("1 a"))
     worker.start()
     worker.receive(assign("2 b <- x", "3 c <- b", "4 d <- b c", "5 e"))
@@ -208,14 +199,12 @@ def test_tasks_that_wait_for_a_dropped_attempt_are_given_back_if_it_is_unknown()
     assert sorted(worker.state.by_key) == ["a", "e"]
 
 
-def test_the_scheduler_is_not_asked_for_an_attempt_that_is_dropped_with_its_readers():
-    worker = Hands()
+def test_the_scheduler_is_not_asked_for_an_attempt_that_is_dropped_with_its_readers(worker):
     worker.receive(assign("1 a <- x", "2 b <- a"))
     assert worker.receive(drop(1, 2)) == [m.AttemptsEnded(attempts=[1, 2])]
 
 
-def test_nothing_is_given_back_for_what_is_here_or_on_its_way():
-    worker = Hands()
+def test_nothing_is_given_back_for_what_is_here_or_on_its_way(worker):
     worker.receive(assign("1 a", "2 b <- a x", located=[("x", 60, 10, [A])]))
     assert worker.receive(unknown("a", "x", "z")) == []
     assert sorted(worker.state.by_key) == ["a", "b", "x"]

@@ -53,8 +53,7 @@ def test_tenths_add_up():
     assert start_all(worker) == ["all"]
 
 
-def test_the_best_priority_that_fits_begins():
-    worker = Hands(1)
+def test_the_best_priority_that_fits_begins(worker):
     worker.receive(assign("1 first", function=SLOW, resources=GPU))
     worker.receive(assign("2 late", function=SLOW, resources=GPU, priority=5 << 53))
     worker.receive(assign("3 plain", function=SLOW, priority=4 << 53))
@@ -62,8 +61,7 @@ def test_the_best_priority_that_fits_begins():
     assert worker.run_all() == ["first", "soon", "plain", "late"]
 
 
-def test_queues_of_one_priority_take_turns():
-    worker = Hands(1)
+def test_queues_of_one_priority_take_turns(worker):
     worker.receive(assign("1 a", "2 b", function=SLOW, resources=GPU))
     worker.receive(assign("3 x", "4 y", function=SLOW, resources={"mem": 1.0}))
     worker.receive(assign("5 p", "6 q", function=SLOW))
@@ -116,8 +114,7 @@ def test_a_dropped_task_has_its_amounts_until_it_ends():
     worker.messages.clear()
 
 
-def test_a_task_that_waits_keeps_its_amounts():
-    worker = Hands(1)
+def test_a_task_that_waits_keeps_its_amounts(worker):
     worker.receive(assign("1 a", "2 b", function=SLOW, resources=GPU))
     worker.receive(assign("3 plain", function=SLOW))
     worker.start(0)
@@ -128,8 +125,7 @@ def test_a_task_that_waits_keeps_its_amounts():
     assert worker.run_all(1) == ["b"]
 
 
-def test_unstarted_tasks_are_given_back_and_asked_for_no_more():
-    worker = Hands(1)
+def test_unstarted_tasks_are_given_back_and_asked_for_no_more(worker):
     worker.receive(assign("1 a", "2 b", "3 c", function=SLOW, resources=GPU))
     worker.start(0)
     assert worker.receive(give_back(1)) == [AttemptsReturned(attempts=[3])]

@@ -128,8 +128,7 @@ def test_a_copy_is_reported_with_the_tasks_of_a_busy_slot():
     assert waits(worker)
 
 
-def test_a_copy_is_reported_at_once_while_all_slots_rest():
-    worker = Hands()
+def test_a_copy_is_reported_at_once_while_all_slots_rest(worker):
     rows = [("one", 60, 10, ["tcp://a"]), ("two", 61, 10, ["tcp://b"])]
     worker.receive(assign("50 reader <- one two", located=rows))
     worker.answer("tcp://a")

@@ -61,30 +61,28 @@ def test_a_worker_that_leaves_ends_with_its_last_running_task_or_its_session(end
 @pytest.mark.parametrize(
     "answer", [MayLeave(request=1), Unsupported(unknown_code=87, request=1)], ids=["now", "earlier"]
 )
-def test_an_idle_worker_leaves_when_the_scheduler_lets_it_go_or_does_not_know_the_request(answer):
-    worker = Hands()
+def test_an_idle_worker_leaves_when_the_scheduler_lets_it_go_or_does_not_know_the_request(
+    worker, answer
+):
     assert worker.handle(Leave("SIGTERM")) == LEAVING
     assert not worker.has_ended
     assert worker.receive(answer) == []
     assert worker.has_ended
 
 
-def test_a_worker_that_does_not_leave_is_not_let_go():
-    worker = Hands()
+def test_a_worker_that_does_not_leave_is_not_let_go(worker):
     worker.receive(MayLeave(request=1))
     worker.handle(Leave("SIGTERM"))
     assert not worker.has_ended
 
 
-def test_a_worker_that_may_not_go_yet_ends_with_its_session():
-    worker = Hands()
+def test_a_worker_that_may_not_go_yet_ends_with_its_session(worker):
     worker.handle(Leave("SIGTERM"))
     worker.handle(SchedulerLost())
     assert worker.has_ended
 
 
-def test_a_worker_leaves_once_and_a_later_deadline_is_reported():
-    worker = Hands()
+def test_a_worker_leaves_once_and_a_later_deadline_is_reported(worker):
     assert worker.handle(Leave("SIGTERM")) == LEAVING
     assert worker.handle(Leave("SIGTERM")) == []
     worker.handle(Leave("SIGTERM", 5.0))
@@ -92,8 +90,7 @@ def test_a_worker_leaves_once_and_a_later_deadline_is_reported():
     assert worker.handle(Leave("SIGTERM", 50.0)) == []
 
 
-def test_a_worker_that_leaves_serves_results_and_starts_nothing_that_becomes_ready():
-    worker = Hands()
+def test_a_worker_that_leaves_serves_results_and_starts_nothing_that_becomes_ready(worker):
     worker.receive(assign("2 b <- a", located=[("a", 1, 10, ["tcp://a"])]))
     worker.handle(Leave("SIGTERM"))
     worker.receive(locate(("a", 1, 10, ["tcp://a"])))

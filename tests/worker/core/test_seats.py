@@ -46,8 +46,7 @@ def in_the_next_session(worker):
     return message
 
 
-def test_a_task_that_waits_lets_another_one_run_on_a_new_slot():
-    worker = Hands(1)
+def test_a_task_that_waits_lets_another_one_run_on_a_new_slot(worker):
     worker.receive(assign("1 parent", "2 child", function=SLOW))
     worker.start(0)
     assert worker.block(0) == [AttemptsBlocked(attempts=[1])]
@@ -57,8 +56,7 @@ def test_a_task_that_waits_lets_another_one_run_on_a_new_slot():
     assert kinds(worker.report(0)) == [AttemptsFinished]
 
 
-def test_the_other_tasks_of_a_chunk_are_not_held_up_by_one_that_waits():
-    worker = Hands(1)
+def test_the_other_tasks_of_a_chunk_are_not_held_up_by_one_that_waits(worker):
     worker.receive(assign("1 warm"))
     worker.run_all()
     worker.receive(assign("2 done", "3 waits", "4 next", "5 last"))
@@ -68,8 +66,7 @@ def test_the_other_tasks_of_a_chunk_are_not_held_up_by_one_that_waits():
     assert worker.run_all(1) == ["next", "last"]
 
 
-def test_a_slot_that_returns_waits_for_the_next_one_that_has_done_its_chunk():
-    worker = Hands(1)
+def test_a_slot_that_returns_waits_for_the_next_one_that_has_done_its_chunk(worker):
     worker.receive(assign("1 parent", "2 child", "3 next", function=SLOW))
     worker.start(0)
     worker.block(0)
@@ -84,8 +81,7 @@ def test_a_slot_that_returns_waits_for_the_next_one_that_has_done_its_chunk():
     assert worker.run(0) == ["next"]
 
 
-def test_a_slot_that_returns_gets_the_seat_of_the_next_task_that_waits():
-    worker = Hands(1)
+def test_a_slot_that_returns_gets_the_seat_of_the_next_task_that_waits(worker):
     worker.receive(assign("1 one", "2 two", function=SLOW))
     worker.start(0)
     worker.block(0)
@@ -99,8 +95,7 @@ def test_a_slot_that_returns_gets_the_seat_of_the_next_task_that_waits():
     assert len(worker.state.slots) == 2
 
 
-def test_a_spare_slot_is_used_again():
-    worker = Hands(1)
+def test_a_spare_slot_is_used_again(worker):
     for attempt in range(1, 9):
         worker.receive(assign(f"{attempt} task", function=SLOW))
         (slot,) = worker.awake
@@ -111,8 +106,7 @@ def test_a_spare_slot_is_used_again():
     assert len(worker.state.slots) == 2
 
 
-def test_tasks_that_wait_for_each_other_thirty_deep_end_on_one_seat():
-    worker = Hands(1)
+def test_tasks_that_wait_for_each_other_thirty_deep_end_on_one_seat(worker):
     depth = 30
     for i in range(depth):
         worker.receive(assign(f"{i + 1} level-{i}", function=SLOW))
@@ -125,8 +119,7 @@ def test_tasks_that_wait_for_each_other_thirty_deep_end_on_one_seat():
     assert worker.state.by_key.keys() == {f"level-{i}" for i in range(depth)}
 
 
-def test_a_task_may_end_without_a_seat():
-    worker = Hands(1)
+def test_a_task_may_end_without_a_seat(worker):
     worker.receive(assign("1 seceded", "2 other", function=SLOW))
     worker.start(0)
     worker.block(0)
@@ -135,8 +128,7 @@ def test_a_task_may_end_without_a_seat():
     assert worker.run(1) == ["other"]
 
 
-def test_a_dropped_task_that_waits_ends_without_a_result():
-    worker = Hands(1)
+def test_a_dropped_task_that_waits_ends_without_a_result(worker):
     worker.receive(assign("1 task", function=SLOW))
     worker.start(0)
     worker.block(0)
@@ -145,8 +137,7 @@ def test_a_dropped_task_that_waits_ends_without_a_result():
     assert AttemptsEnded(attempts=[1], ends=[RETURNED]) in worker.report(0)
 
 
-def test_the_next_session_begins_with_what_waits():
-    worker = Hands(1)
+def test_the_next_session_begins_with_what_waits(worker):
     worker.receive(assign("1 one", "2 two", function=SLOW))
     worker.start(0)
     worker.block(0)
@@ -155,8 +146,7 @@ def test_the_next_session_begins_with_what_waits():
     assert in_the_next_session(worker) == AttemptsBlocked(attempts=[1])
 
 
-def test_a_wait_for_tasks_names_them_and_may_fail_as_long_as_it_lasts():
-    worker = Hands(1)
+def test_a_wait_for_tasks_names_them_and_may_fail_as_long_as_it_lasts(worker):
     worker.receive(assign("1 task", "2 other", function=SLOW))
     worker.start(0)
     assert worker.block(0, "a", "b") == [AttemptsBlocked(attempts=[1], keys=[["a", "b"]])]
@@ -170,8 +160,7 @@ def test_a_wait_for_tasks_names_them_and_may_fail_as_long_as_it_lasts():
     assert worker.failed_waits == [(1, "why")]
 
 
-def test_waits_of_several_kinds_are_reported_together_each_in_its_column():
-    worker = Hands(1)
+def test_waits_of_several_kinds_are_reported_together_each_in_its_column(worker):
     worker.receive(assign("1 task", "2 other", function=SLOW))
     worker.start(0)
     worker.block(0, "a")
@@ -188,8 +177,7 @@ def test_waits_of_several_kinds_are_reported_together_each_in_its_column():
     )
 
 
-def test_a_task_that_has_seceded_reports_its_waits_for_tasks_and_their_ends():
-    worker = Hands(1)
+def test_a_task_that_has_seceded_reports_its_waits_for_tasks_and_their_ends(worker):
     worker.receive(assign("1 task", function=SLOW))
     worker.start(0)
     assert worker.block(0) == [AttemptsBlocked(attempts=[1])]
@@ -271,8 +259,7 @@ def test_a_parked_task_that_ends_goes_on_with_the_next_one_without_being_woken(m
     assert worker.run(0) == ["two"]
 
 
-def test_a_task_may_end_while_it_returns_if_the_worker_ends():
-    worker = Hands(1)
+def test_a_task_may_end_while_it_returns_if_the_worker_ends(worker):
     worker.receive(assign("1 parent", "2 child", function=SLOW))
     worker.start(0)
     worker.block(0)
@@ -284,8 +271,7 @@ def test_a_task_may_end_while_it_returns_if_the_worker_ends():
     assert worker.state.slots[0].place == "spare"
 
 
-def test_a_worker_that_ends_lets_tasks_that_wait_go_on():
-    worker = Hands(1)
+def test_a_worker_that_ends_lets_tasks_that_wait_go_on(worker):
     worker.receive(assign("1 task", function=SLOW))
     worker.start(0)
     worker.block(0)

@@ -40,8 +40,7 @@ def finished(*attempts: int, result: bytes | None = None) -> AttemptsFinished:
 # --- Running --------------------------------------------------------------------------------------
 
 
-def test_a_task_without_dependencies_runs_at_once_and_is_reported():
-    worker = Hands()
+def test_a_task_without_dependencies_runs_at_once_and_is_reported(worker):
     assert worker.receive(assign("1 a", wanted=1)) == []
     task = worker.start()
     assert task is not None
@@ -50,32 +49,28 @@ def test_a_task_without_dependencies_runs_at_once_and_is_reported():
     assert worker.awake == set()
 
 
-def test_tasks_run_by_priority_then_attempt():
-    worker = Hands()
+def test_tasks_run_by_priority_then_attempt(worker):
     worker.receive(assign("1 first"))
     worker.receive(assign("5 c", "4 b", priority=7), assign("6 urgent", priority=2))
     worker.receive(assign("3 a", priority=7))
     assert worker.run_all() == ["first", "urgent", "a", "b", "c"]
 
 
-def test_a_busy_slot_is_not_woken_again():
-    worker = Hands()
+def test_a_busy_slot_is_not_woken_again(worker):
     worker.receive(assign("1 a"))
     worker.receive(assign("2 b"))
     assert worker.run_all() == ["a", "b"]
     assert worker.n_runs == 1
 
 
-def test_a_chain_assigned_ahead_runs_without_asking():
+def test_a_chain_assigned_ahead_runs_without_asking(worker):
     # a -> b -> c, and d needs a and c
-    worker = Hands()
     worker.receive(assign("1 a", "2 b <- a", "3 c <- b", "4 d <- a c"))
     assert worker.run_all() == ["a", "b", "c", "d"]
     assert worker.messages == [finished(1), finished(2), finished(3), finished(4)]
 
 
-def test_a_dependency_may_come_later_in_the_same_message():
-    worker = Hands()
+def test_a_dependency_may_come_later_in_the_same_message(worker):
     assert worker.receive(assign("2 b <- a", "1 a")) == []
     assert worker.run_all() == ["a", "b"]
 
@@ -94,8 +89,7 @@ def test_reports_extend_the_message_that_was_not_taken_yet():
     assert sorted(state.to_scheduler[0].attempts) == [1, 2]
 
 
-def test_an_unknown_function_runs_alone_then_chunks_grow_to_a_millisecond():
-    worker = Hands()
+def test_an_unknown_function_runs_alone_then_chunks_grow_to_a_millisecond(worker):
     worker.receive(assign(*[f"{i} k{i}" for i in range(1, 400)]))
     chunk = worker.state.slots[0].chunk
     assert len(chunk) == 1
@@ -115,8 +109,7 @@ def test_a_chunk_leaves_a_share_for_other_idle_slots():
     assert sorted(len(slot.chunk) for slot in worker.state.slots) == [2, 2, 3, 3]
 
 
-def test_reports_have_the_time_from_arrival_to_the_start_of_the_chunk():
-    worker = Hands()
+def test_reports_have_the_time_from_arrival_to_the_start_of_the_chunk(worker):
     worker.receive(assign("1 a", "2 b"))
     worker.now = 2.0
     worker.receive(assign("3 c <- x", located=[("x", 8, 10, [A])]))
@@ -135,8 +128,7 @@ def test_reports_have_the_time_from_arrival_to_the_start_of_the_chunk():
     assert fetched == [0, 0, 2_000_000]
 
 
-def test_a_slow_function_gets_chunks_of_one():
-    worker = Hands()
+def test_a_slow_function_gets_chunks_of_one(worker):
     worker.receive(assign("1 a", "2 b", "3 c", function=SLOW))
     worker.start()
     worker.report(duration_us=2_000_000)
@@ -165,8 +157,7 @@ def test_an_idle_slot_takes_half_of_the_tasks_behind_a_long_one():
 # --- Failures -------------------------------------------------------------------------------------
 
 
-def test_a_failure_is_reported_and_its_dependents_wait_until_they_are_dropped():
-    worker = Hands()
+def test_a_failure_is_reported_and_its_dependents_wait_until_they_are_dropped(worker):
     worker.receive(assign("1 a", "2 b <- a"))
     worker.start()
     (sent,) = worker.report(failed=["a"])
@@ -179,8 +170,7 @@ def test_a_failure_is_reported_and_its_dependents_wait_until_they_are_dropped():
     assert worker.state.by_key == {}
 
 
-def test_an_attempt_that_has_failed_is_not_begun_again_under_another_key():
-    worker = Hands()
+def test_an_attempt_that_has_failed_is_not_begun_again_under_another_key(worker):
     worker.receive(assign("1 a"))
     worker.start()
     worker.report(failed=["a"])
@@ -188,8 +178,7 @@ def test_an_attempt_that_has_failed_is_not_begun_again_under_another_key():
     assert worker.run_all() == []
 
 
-def test_a_failed_task_assigned_again_serves_its_waiting_dependents():
-    worker = Hands()
+def test_a_failed_task_assigned_again_serves_its_waiting_dependents(worker):
     worker.receive(assign("1 a", "2 b <- a"))
     worker.start()
     worker.report(failed=["a"])
@@ -200,8 +189,7 @@ def test_a_failed_task_assigned_again_serves_its_waiting_dependents():
 # --- Dropping -------------------------------------------------------------------------------------
 
 
-def test_dropping_data_forgets_it():
-    worker = Hands()
+def test_dropping_data_forgets_it(worker):
     worker.receive(assign("1 a"))
     worker.run()
     worker.receive(drop(1))
@@ -209,8 +197,7 @@ def test_dropping_data_forgets_it():
     assert worker.state.by_key == {}
 
 
-def test_dropped_tasks_do_not_run_wherever_they_are():
-    worker = Hands()
+def test_dropped_tasks_do_not_run_wherever_they_are(worker):
     worker.receive(assign("1 a"))
     worker.run()
     worker.receive(assign("2 b", "3 c", "4 d", "5 e <- d"))
@@ -224,8 +211,7 @@ def test_dropped_tasks_do_not_run_wherever_they_are():
     assert [m.attempts for m in worker.messages] == [[1], [3, 5], [6], [2], [4]]
 
 
-def test_a_task_dropped_while_it_runs_is_not_reported_and_its_value_is_forgotten():
-    worker = Hands()
+def test_a_task_dropped_while_it_runs_is_not_reported_and_its_value_is_forgotten(worker):
     worker.receive(assign("1 a", "2 b"))
     worker.start()
     worker.receive(drop(1))
@@ -235,8 +221,7 @@ def test_a_task_dropped_while_it_runs_is_not_reported_and_its_value_is_forgotten
     assert worker.run_all() == ["b"]
 
 
-def test_data_that_a_waiting_task_needs_outlives_its_drop():
-    worker = Hands()
+def test_data_that_a_waiting_task_needs_outlives_its_drop(worker):
     worker.receive(assign("1 a"))
     worker.run()
     worker.receive(assign("2 b <- a x", located=[("x", 9, 10, [A])]), drop(1))
@@ -246,8 +231,7 @@ def test_data_that_a_waiting_task_needs_outlives_its_drop():
     assert worker.store == {2, 9}
 
 
-def test_an_old_drop_spares_the_newer_attempt():
-    worker = Hands()
+def test_an_old_drop_spares_the_newer_attempt(worker):
     worker.receive(assign("1 a"))
     worker.start()
     worker.receive(drop(1), assign("2 a"))
@@ -258,8 +242,7 @@ def test_an_old_drop_spares_the_newer_attempt():
     assert [m.attempts for m in worker.messages] == [[1], [2]]
 
 
-def test_a_new_attempt_takes_over_the_dependents_of_the_old_one():
-    worker = Hands()
+def test_a_new_attempt_takes_over_the_dependents_of_the_old_one(worker):
     worker.receive(assign("1 x", "2 a", "3 b <- a"))
     worker.start()
     worker.receive(assign("4 a"))
@@ -268,8 +251,7 @@ def test_a_new_attempt_takes_over_the_dependents_of_the_old_one():
     assert [m.attempts for m in worker.messages] == [[1], [4], [3]]
 
 
-def test_the_same_attempt_twice_and_an_unknown_attempt_are_ignored():
-    worker = Hands()
+def test_the_same_attempt_twice_and_an_unknown_attempt_are_ignored(worker):
     worker.receive(assign("1 a"), assign("1 a"), drop(77))
     assert worker.run_all() == ["a"]
 
@@ -277,8 +259,7 @@ def test_the_same_attempt_twice_and_an_unknown_attempt_are_ignored():
 # --- Returning ------------------------------------------------------------------------------------
 
 
-def test_the_task_that_would_run_last_is_given_back_first():
-    worker = Hands()
+def test_the_task_that_would_run_last_is_given_back_first(worker):
     worker.receive(assign("1 a"))
     worker.run()
     worker.receive(assign("2 b", "3 c", "4 d", "5 e"))
@@ -288,17 +269,15 @@ def test_the_task_that_would_run_last_is_given_back_first():
     assert worker.run_all() == ["c"]
 
 
-def test_all_unstarted_tasks_are_given_back_if_more_are_asked_for():
-    worker = Hands()
+def test_all_unstarted_tasks_are_given_back_if_more_are_asked_for(worker):
     worker.receive(assign("1 a", "2 b"))
     worker.start()
     assert worker.receive(give_back(10)) == [AttemptsReturned(attempts=[2])]
     assert worker.receive(give_back(10)) == [AttemptsReturned(attempts=[])]
 
 
-def test_a_task_is_given_back_only_after_its_dependents():
+def test_a_task_is_given_back_only_after_its_dependents(worker):
     # "late" would run last, but others wait for it.
-    worker = Hands()
     worker.receive(assign("1 x"))
     worker.start()
     worker.receive(assign("9 late", "2 y"), assign("3 d1 <- late", "4 d2 <- d1"))
@@ -306,8 +285,7 @@ def test_a_task_is_given_back_only_after_its_dependents():
     assert worker.receive(give_back(9)) == [AttemptsReturned(attempts=[9, 2])]
 
 
-def test_giving_back_stops_fetches_that_no_task_needs_any_more():
-    worker = Hands()
+def test_giving_back_stops_fetches_that_no_task_needs_any_more(worker):
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
     worker.receive(assign("2 b <- y", located=[("y", 8, 10, [A])]))
     assert worker.asked(A) == ["x"]
@@ -319,24 +297,21 @@ def test_giving_back_stops_fetches_that_no_task_needs_any_more():
 # --- Fetching -------------------------------------------------------------------------------------
 
 
-def test_inputs_are_fetched_in_one_batch_and_reported():
-    worker = Hands()
+def test_inputs_are_fetched_in_one_batch_and_reported(worker):
     worker.receive(assign("1 a <- x y", located=[("x", 8, 10, [A]), ("y", 9, 10, [A])]))
     assert worker.asked(A) == ["x", "y"]
     assert worker.answer(A) == [ReplicasAdded(attempts=[8, 9], keys=["x", "y"])]
     assert worker.run_all() == ["a"]
 
 
-def test_the_holder_with_least_in_flight_is_asked():
-    worker = Hands()
+def test_the_holder_with_least_in_flight_is_asked(worker):
     rows = [(f"x{i}", 10 + i, 100, [A, B, C]) for i in range(6)]
     names = " ".join(row[0] for row in rows)
     worker.receive(assign(f"1 a <- {names}", located=rows))
     assert [len(worker.asked(peer)) for peer in (A, B, C)] == [2, 2, 2]
 
 
-def test_one_request_for_each_holder_at_a_time():
-    worker = Hands()
+def test_one_request_for_each_holder_at_a_time(worker):
     worker.receive(assign("1 a <- x", located=[("x", 8, 10, [A])]))
     worker.receive(assign("2 b <- y", located=[("y", 9, 10, [A])]))
     assert worker.asked(A) == ["x"]
@@ -357,8 +332,7 @@ def test_requests_are_limited_in_bytes(monkeypatch):
     assert worker.asked(B) == ["z"]
 
 
-def test_a_missing_key_is_reported_and_waits_for_a_new_location():
-    worker = Hands()
+def test_a_missing_key_is_reported_and_waits_for_a_new_location(worker):
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
     assert worker.answer(A, missing=["x"]) == [KeysMissing(keys=["x"], holder=A, attempts=[9])]
     assert worker.fetches == {}
@@ -367,8 +341,7 @@ def test_a_missing_key_is_reported_and_waits_for_a_new_location():
     assert worker.run_all() == ["a"]
 
 
-def test_another_holder_is_asked_when_one_fails():
-    worker = Hands()
+def test_another_holder_is_asked_when_one_fails(worker):
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A, B])]))
     assert worker.fail(A) == [KeysMissing(keys=["x"], holder=A, unreachable=True, attempts=[9])]
     assert worker.asked(B) == ["x"]
@@ -376,8 +349,7 @@ def test_another_holder_is_asked_when_one_fails():
     assert worker.run_all() == ["a"]
 
 
-def test_copies_queued_at_a_holder_out_of_reach_fail_with_it():
-    worker = Hands()
+def test_copies_queued_at_a_holder_out_of_reach_fail_with_it(worker):
     worker.receive(assign("1 a <- x", located=[("x", 8, 10, [A])]))
     worker.receive(assign("2 b <- y", located=[("y", 9, 10, [A])]))
     assert worker.fail(A) == [
@@ -386,8 +358,7 @@ def test_copies_queued_at_a_holder_out_of_reach_fail_with_it():
     assert worker.state.fetching.peers == {}
 
 
-def test_a_request_to_a_lost_holder_is_given_up_and_made_elsewhere():
-    worker = Hands()
+def test_a_request_to_a_lost_holder_is_given_up_and_made_elsewhere(worker):
     worker.receive(assign("1 a <- x y", located=[("x", 8, 10, [A, B]), ("y", 9, 10, [A])]))
     assert worker.asked(A) == ["x", "y"]
     assert worker.receive(HoldersGone(addresses=[A, C])) == []
@@ -399,8 +370,7 @@ def test_a_request_to_a_lost_holder_is_given_up_and_made_elsewhere():
     assert worker.asked(B) == ["x"]
 
 
-def test_copies_queued_at_a_lost_holder_are_not_asked_of_it():
-    worker = Hands()
+def test_copies_queued_at_a_lost_holder_are_not_asked_of_it(worker):
     with patch.object(fetching, "IN_FLIGHT_BYTES", 10):
         worker.receive(assign("1 a <- x", located=[("x", 8, 10, [A])]))
         worker.receive(assign("2 b <- y", located=[("y", 9, 10, [B])]))
@@ -410,23 +380,20 @@ def test_copies_queued_at_a_lost_holder_are_not_asked_of_it():
     assert worker.given_up == [B]
 
 
-def test_an_input_without_a_holder_is_reported_as_missing():
-    worker = Hands()
+def test_an_input_without_a_holder_is_reported_as_missing(worker):
     assert worker.receive(assign("1 a <- x")) == [KeysMissing(keys=["x"], holder="tcp://me")]
     worker.receive(assign("2 x"))
     assert worker.run_all() == ["x", "a"]
 
 
-def test_a_missing_input_may_be_computed_here():
-    worker = Hands()
+def test_a_missing_input_may_be_computed_here(worker):
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
     worker.fail(A)
     worker.receive(assign("12 x"))
     assert worker.run_all() == ["x", "a"]
 
 
-def test_an_input_in_flight_may_be_computed_here():
-    worker = Hands()
+def test_an_input_in_flight_may_be_computed_here(worker):
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
     worker.receive(assign("12 x"))
     assert worker.answer(A) == []
@@ -434,8 +401,7 @@ def test_an_input_in_flight_may_be_computed_here():
     assert worker.store == {1, 12}
 
 
-def test_a_copy_whose_tasks_were_dropped_meanwhile_stays_until_it_is_dropped():
-    worker = Hands()
+def test_a_copy_whose_tasks_were_dropped_meanwhile_stays_until_it_is_dropped(worker):
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
     worker.receive(drop(1))
     assert worker.answer(A) == [ReplicasAdded(attempts=[9], keys=["x"])]
@@ -444,8 +410,7 @@ def test_a_copy_whose_tasks_were_dropped_meanwhile_stays_until_it_is_dropped():
     assert worker.store == set()
 
 
-def test_a_copy_dropped_in_flight_is_forgotten_and_its_tasks_wait():
-    worker = Hands()
+def test_a_copy_dropped_in_flight_is_forgotten_and_its_tasks_wait(worker):
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
     worker.receive(drop(9))
     assert worker.answer(A) == []
@@ -455,8 +420,7 @@ def test_a_copy_dropped_in_flight_is_forgotten_and_its_tasks_wait():
     assert worker.run_all() == ["a"]
 
 
-def test_a_late_copy_spares_the_same_attempt_from_elsewhere():
-    worker = Hands()
+def test_a_late_copy_spares_the_same_attempt_from_elsewhere(worker):
     worker.receive(assign("1 a <- x", located=[("x", 9, 10, [A])]))
     worker.receive(drop(9), locate(("x", 9, 10, [B])))
     worker.answer(B)
@@ -465,8 +429,7 @@ def test_a_late_copy_spares_the_same_attempt_from_elsewhere():
     assert worker.run_all() == ["a"]
 
 
-def test_released_data_that_is_wanted_again_is_kept_and_reported():
-    worker = Hands()
+def test_released_data_that_is_wanted_again_is_kept_and_reported(worker):
     worker.receive(assign("1 a"))
     worker.run()
     worker.receive(assign("2 b <- a x", located=[("x", 9, 10, [A])]), drop(1))
@@ -478,8 +441,7 @@ def test_released_data_that_is_wanted_again_is_kept_and_reported():
     assert worker.store == {1, 2, 3, 9}
 
 
-def test_a_copy_for_two_tasks_is_fetched_once():
-    worker = Hands()
+def test_a_copy_for_two_tasks_is_fetched_once(worker):
     worker.receive(assign("1 a <- x", "2 b <- x", located=[("x", 9, 10, [A])]))
     worker.receive(assign("3 c <- x", located=[("x", 9, 10, [B])]))
     assert worker.asked(B) == []
@@ -490,8 +452,7 @@ def test_a_copy_for_two_tasks_is_fetched_once():
 # --- Sessions, functions, invalid messages --------------------------------------------------------
 
 
-def test_a_worker_that_ends_forgets_everything_and_reports_nothing():
-    worker = Hands()
+def test_a_worker_that_ends_forgets_everything_and_reports_nothing(worker):
     worker.receive(assign("1 a"))
     worker.run()
     worker.receive(
@@ -511,8 +472,7 @@ def test_a_worker_that_ends_forgets_everything_and_reports_nothing():
     assert worker.run_all() == ["a"]
 
 
-def test_dropped_functions_live_on_in_their_tasks():
-    worker = Hands()
+def test_dropped_functions_live_on_in_their_tasks(worker):
     worker.receive(assign("1 a"))
     function = worker.state.functions[INC]
     worker.state.handle(SchedulerSent([DropFunctions(functions=[INC, SLOW])]), 0.0)
@@ -541,8 +501,7 @@ def no_arguments():
         Stop(reason="not for the core"),
     ],
 )
-def test_a_contradictory_message_is_refused_before_anything_changes(message):
-    worker = Hands()
+def test_a_contradictory_message_is_refused_before_anything_changes(worker, message):
     with pytest.raises(RemoteProtocolError):
         worker.state.handle(SchedulerSent([message]), 0.0)
     assert worker.state.by_key == {}
@@ -552,8 +511,7 @@ def test_a_contradictory_message_is_refused_before_anything_changes(message):
 # --- Clients in turns -----------------------------------------------------------------------------
 
 
-def test_a_client_waits_for_a_chunk_of_another_one_not_for_all_of_its_tasks():
-    worker = Hands()
+def test_a_client_waits_for_a_chunk_of_another_one_not_for_all_of_its_tasks(worker):
     worker.receive(assign("1 a"))
     worker.start()
     worker.report(duration_us=100)
@@ -566,8 +524,7 @@ def test_a_client_waits_for_a_chunk_of_another_one_not_for_all_of_its_tasks():
     assert ran.index("small") <= 11
 
 
-def test_a_chunk_is_of_one_client_so_that_its_result_waits_for_no_other():
-    worker = Hands()
+def test_a_chunk_is_of_one_client_so_that_its_result_waits_for_no_other(worker):
     worker.receive(assign("1 a"))
     worker.start()
     worker.report(duration_us=1)
@@ -580,8 +537,7 @@ def test_a_chunk_is_of_one_client_so_that_its_result_waits_for_no_other():
     assert [task.key for task in worker.state.slots[0].chunk] == ["b", "c"]
 
 
-def test_the_users_priority_goes_before_turns_of_clients():
-    worker = Hands()
+def test_the_users_priority_goes_before_turns_of_clients(worker):
     worker.receive(assign("1 busy"))
     urgent = assign("9 urgent", priority=0)
     urgent.function_clients = [2]

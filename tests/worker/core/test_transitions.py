@@ -13,7 +13,7 @@ from typing import get_args
 
 import pytest
 
-from tests.worker.builders import Hands, assign
+from tests.worker.builders import assign
 from weft.protocol.errors import InvalidTransition
 from weft.worker.core.features import FEATURES
 from weft.worker.core.state import WorkerState
@@ -47,8 +47,7 @@ def test_a_move_that_the_table_lacks_raises_and_changes_nothing(start, finish):
     assert record.state == start
 
 
-def test_an_invalid_transition_describes_the_record_and_its_neighbours():
-    worker = Hands()
+def test_an_invalid_transition_describes_the_record_and_its_neighbours(worker):
     worker.receive(assign("1 a", "2 b <- a", "3 c <- b"))
     with pytest.raises(InvalidTransition) as caught:
         move(worker.state, worker.state.by_key["b"], EXECUTING)

@@ -114,8 +114,7 @@ def test_an_attempt_that_uses_too_much_as_it_ends_keeps_its_result():
     assert [type(message) for message in out] == [AttemptsMeasured, AttemptsFinished]
 
 
-def test_other_attempts_of_the_message_are_not_measured():
-    worker = Hands()
+def test_other_attempts_of_the_message_are_not_measured(worker):
     message = of_category("1 a", "2 b")
     message.allotted_nbytes[1] = 0
     worker.receive(message)
@@ -143,8 +142,7 @@ def first(out):
     return messages[0]
 
 
-def test_a_function_that_took_some_time_is_reported_with_the_peak_of_its_process():
-    worker = Hands()
+def test_a_function_that_took_some_time_is_reported_with_the_peak_of_its_process(worker):
     worker.receive(assign("1 a", "2 b"))
     worker.start()
     assert used(worker, 1) == []
@@ -155,8 +153,7 @@ def test_a_function_that_took_some_time_is_reported_with_the_peak_of_its_process
     assert not worker.state.record(MeasuredAttempts)
 
 
-def test_numbers_of_other_processes_that_an_executor_has_written_are_kept():
-    worker = Hands()
+def test_numbers_of_other_processes_that_an_executor_has_written_are_kept(worker):
     worker.receive(assign("1 a"))
     usage = usage_of(worker.start())
     usage.kind, usage.cpu_us, usage.peak_nbytes = OWN_PROCESS, 50, 9 * MB
@@ -180,8 +177,7 @@ def test_failed_attempts_are_marked():
     assert (report.attempts, report.failed) == ([1], [1])
 
 
-def test_numbers_of_a_dropped_attempt_are_not_reported():
-    worker = Hands()
+def test_numbers_of_a_dropped_attempt_are_not_reported(worker):
     worker.receive(assign("1 a"))
     worker.start()
     worker.receive(drop(1))
@@ -190,8 +186,7 @@ def test_numbers_of_a_dropped_attempt_are_not_reported():
     assert not worker.state.record(MeasuredAttempts)
 
 
-def test_memory_is_watched_for_a_category_while_another_attempt_is_about_to_be_reported():
-    worker = Hands()
+def test_memory_is_watched_for_a_category_while_another_attempt_is_about_to_be_reported(worker):
     worker.receive(assign("1 a"))
     worker.start()
     used(worker, 1)

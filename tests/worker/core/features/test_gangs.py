@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worker.builders import Hands, assign
+from tests.worker.builders import assign
 
 PLACES = ["tcp://a:1", "tcp://a:1", "tcp://b:2"]
 
@@ -13,15 +13,13 @@ def members(*lines: str):
     return message
 
 
-def test_each_attempt_has_its_own_rank():
-    worker = Hands()
+def test_each_attempt_has_its_own_rank(worker):
     worker.receive(members("1 a", "2 b"))
     told = [worker.state.by_attempt[attempt].together for attempt in (1, 2)]
     assert told == [["run", "0", *PLACES], ["run", "1", *PLACES]]
 
 
-def test_other_attempts_of_the_message_are_told_nothing():
-    worker = Hands()
+def test_other_attempts_of_the_message_are_told_nothing(worker):
     message = members("1 a", "2 b")
     message.gangs[1] = []
     worker.receive(message)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from tests.worker.builders import Hands, assign, drop
+from tests.worker.builders import assign, drop
 from weft.protocol.wire.messages import AttemptsFinished, KeysMissing, WorkerStatus
 from weft.worker.core.features.memory import MemoryChanged, MemoryPressed, ValueLost
 
 LOST = KeysMissing(keys=["a"], holder="tcp://me", unreachable=False, attempts=[1])
 
 
-def test_a_lost_value_is_reported_as_one_that_this_worker_does_not_have():
-    worker = Hands()
+def test_a_lost_value_is_reported_as_one_that_this_worker_does_not_have(worker):
     worker.receive(assign("1 a"))
     worker.run_all()
     assert worker.handle(ValueLost(1)) == [LOST]
 
 
-def test_a_value_that_was_dropped_or_made_again_meanwhile_is_not_reported():
-    worker = Hands()
+def test_a_value_that_was_dropped_or_made_again_meanwhile_is_not_reported(worker):
     worker.receive(assign("1 a"))
     worker.run_all()
     worker.receive(drop(1))
@@ -27,8 +25,7 @@ def test_a_value_that_was_dropped_or_made_again_meanwhile_is_not_reported():
     assert worker.handle(ValueLost(1)) == []
 
 
-def test_tasks_that_read_a_lost_value_are_taken_back_and_it_is_fetched_for_later_ones():
-    worker = Hands()
+def test_tasks_that_read_a_lost_value_are_taken_back_and_it_is_fetched_for_later_ones(worker):
     worker.receive(assign("1 a", "2 b <- a"))
     worker.run()
     worker.handle(ValueLost(1))
@@ -40,8 +37,7 @@ def test_tasks_that_read_a_lost_value_are_taken_back_and_it_is_fetched_for_later
     assert worker.run_all() == ["b"]
 
 
-def test_a_status_follows_the_reports_that_wait():
-    worker = Hands()
+def test_a_status_follows_the_reports_that_wait(worker):
     worker.receive(assign("1 a"))
     task = worker.start()
     assert task is not None
@@ -61,8 +57,7 @@ def test_a_status_follows_the_reports_that_wait():
     assert sent[-1] is status
 
 
-def test_no_copy_is_asked_for_while_memory_is_short():
-    worker = Hands()
+def test_no_copy_is_asked_for_while_memory_is_short(worker):
     worker.handle(MemoryPressed(True))
     worker.receive(assign("2 b <- a", located=[("a", 1, 100, ["tcp://other"])]))
     assert not worker.fetches
@@ -71,8 +66,7 @@ def test_no_copy_is_asked_for_while_memory_is_short():
     assert worker.run_all() == ["b"]
 
 
-def test_a_worker_asks_for_no_more_than_it_has_room_for():
-    worker = Hands()
+def test_a_worker_asks_for_no_more_than_it_has_room_for(worker):
     worker.state.fetching.memory_limit = 1600
     rows = [
         (f"{peer}-{i}", 10 * n + i, 60, [f"tcp://{peer}"])

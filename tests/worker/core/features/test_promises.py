@@ -98,8 +98,7 @@ def test_the_input_may_be_assigned_to_the_reader_itself():
 
 
 # -- the worker that is asked ---------------------------------------------------------------------
-def test_an_attempt_is_answered_when_it_has_ended():
-    worker = Hands()
+def test_an_attempt_is_answered_when_it_has_ended(worker):
     worker.receive(assign("7 x"))
     worker.handle(PromiseAsked(1, 7))
     assert worker.answered == []
@@ -107,8 +106,7 @@ def test_an_attempt_is_answered_when_it_has_ended():
     assert worker.answered == [1]
 
 
-def test_an_attempt_that_has_ended_is_answered_at_once():
-    worker = Hands()
+def test_an_attempt_that_has_ended_is_answered_at_once(worker):
     worker.receive(assign("7 x"))
     worker.run()
     worker.handle(PromiseAsked(1, 7))
@@ -116,8 +114,7 @@ def test_an_attempt_that_has_ended_is_answered_at_once():
     assert worker.answered == [1, 2]
 
 
-def test_an_attempt_that_raises_or_is_dropped_or_given_back_is_answered():
-    worker = Hands()
+def test_an_attempt_that_raises_or_is_dropped_or_given_back_is_answered(worker):
     worker.receive(assign("7 x", "8 y", "9 z"))
     for attempt in (7, 8, 9):
         worker.handle(PromiseAsked(attempt, attempt))
@@ -130,8 +127,7 @@ def test_an_attempt_that_raises_or_is_dropped_or_given_back_is_answered():
     assert worker.answered == [8, 9, 7]
 
 
-def test_an_attempt_may_be_asked_for_before_it_is_assigned():
-    worker = Hands()
+def test_an_attempt_may_be_asked_for_before_it_is_assigned(worker):
     worker.handle(PromiseAsked(1, 7))
     assert worker.answered == []
     worker.receive(assign("7 x"))
@@ -140,15 +136,13 @@ def test_an_attempt_may_be_asked_for_before_it_is_assigned():
     assert worker.answered == [1]
 
 
-def test_an_attempt_that_is_passed_over_is_answered():
-    worker = Hands()
+def test_an_attempt_that_is_passed_over_is_answered(worker):
     worker.handle(PromiseAsked(1, 7))
     worker.receive(assign("8 x"))
     assert worker.answered == [1]
 
 
-def test_an_attempt_that_is_not_assigned_by_the_end_of_a_session_is_answered():
-    worker = Hands()
+def test_an_attempt_that_is_not_assigned_by_the_end_of_a_session_is_answered(worker):
     worker.receive(assign("7 x"))
     worker.handle(PromiseAsked(1, 7))
     worker.handle(PromiseAsked(2, 8))
@@ -156,8 +150,7 @@ def test_an_attempt_that_is_not_assigned_by_the_end_of_a_session_is_answered():
     assert worker.answered == [2]
 
 
-def test_a_request_that_has_waited_for_long_is_forgotten():
-    worker = Hands()
+def test_a_request_that_has_waited_for_long_is_forgotten(worker):
     worker.receive(assign("7 x"))
     worker.handle(PromiseAsked(1, 7))
     worker.handle(PromiseAsked(2, 7))
@@ -166,8 +159,7 @@ def test_a_request_that_has_waited_for_long_is_forgotten():
     assert worker.answered == [2]
 
 
-def test_a_chunk_ends_with_an_attempt_that_others_wait_for():
-    worker = Hands()
+def test_a_chunk_ends_with_an_attempt_that_others_wait_for(worker):
     worker.receive(assign("1 a"))
     worker.run()
     worker.handle(PromiseAsked(1, 3))

@@ -31,8 +31,7 @@ def overdue(*attempts, us=5_000_000):
     return [AttemptsOverdue(attempts=[*attempts], timeouts_us=[us] * len(attempts))]
 
 
-def test_an_attempt_is_overdue_when_its_time_has_passed_since_it_was_seen_to_run():
-    worker = Hands()
+def test_an_attempt_is_overdue_when_its_time_has_passed_since_it_was_seen_to_run(worker):
     worker.now = 100.0
     worker.receive(limited("1 a"))
     assert worker.n_looks == 1
@@ -46,8 +45,7 @@ def test_an_attempt_is_overdue_when_its_time_has_passed_since_it_was_seen_to_run
     assert see(worker, 305.0 + REPORT_AGAIN_S, 1) == overdue(1)
 
 
-def test_the_time_goes_on_while_the_task_waits():
-    worker = Hands()
+def test_the_time_goes_on_while_the_task_waits(worker):
     worker.receive(limited("1 a"))
     worker.start()
     see(worker, 0.0, 1)
@@ -55,8 +53,7 @@ def test_the_time_goes_on_while_the_task_waits():
     assert see(worker, 5.0, 1) == overdue(1)
 
 
-def test_attempts_without_a_limit_are_not_looked_at():
-    worker = Hands()
+def test_attempts_without_a_limit_are_not_looked_at(worker):
     worker.receive(assign("1 a"))
     worker.start()
     assert worker.n_looks == 0
@@ -68,8 +65,7 @@ def test_attempts_without_a_limit_are_not_looked_at():
     assert [*worker.state.record(TimeLimits)] == [3]
 
 
-def test_nothing_is_left_of_an_attempt_that_has_ended():
-    worker = Hands()
+def test_nothing_is_left_of_an_attempt_that_has_ended(worker):
     worker.receive(limited("1 finishes", "2 raises", "3 is-dropped", "4 is-given", "5 waits <- x"))
     worker.receive(limited("1 finishes"))  # twice
     worker.start()
@@ -96,8 +92,7 @@ def test_a_new_attempt_takes_the_place_of_one_that_is_overdue():
     assert see(worker, 11.0, 1, 2) == overdue(2)
 
 
-def test_a_new_session_is_sent_what_is_overdue():
-    worker = Hands()
+def test_a_new_session_is_sent_what_is_overdue(worker):
     worker.receive(limited("1 a"))
     worker.start()
     see(worker, 0.0, 1)
@@ -130,7 +125,6 @@ def test_the_end_of_a_dropped_attempt_is_reported_with_how_it_came():
     assert end_dropped([]) == [AttemptsEnded(attempts=[1], ends=[RETURNED])]
 
 
-def test_the_end_of_a_dropped_attempt_that_had_not_begun_has_no_cause():
-    worker = Hands()
+def test_the_end_of_a_dropped_attempt_that_had_not_begun_has_no_cause(worker):
     worker.receive(assign("1 a", "2 b"))
     assert worker.receive(drop(2)) == [AttemptsEnded(attempts=[2])]

@@ -23,8 +23,7 @@ def recording(n_threads: int = 1) -> Hands:
     return worker
 
 
-def test_nothing_is_reported_unless_it_is_wanted():
-    worker = Hands()
+def test_nothing_is_reported_unless_it_is_wanted(worker):
     worker.receive(assign("1 a", "2 b", "3 c"))
     worker.start()
     assert [type(message) for message in worker.report()] == [AttemptsFinished]
@@ -158,8 +157,7 @@ def test_a_new_session_begins_without_times():
     assert AttemptTimes not in map(type, worker.report())
 
 
-def test_attempts_that_run_for_some_time_are_listed_while_that_is_wanted():
-    worker = Hands()
+def test_attempts_that_run_for_some_time_are_listed_while_that_is_wanted(worker):
     running = [(1, 0, LEAST_AGE_US), (2, 1, LEAST_AGE_US - 1), (3, 2, 9_000_000)]
     worker.receive(RecordTimes(on=True))  # of an earlier scheduler, which does not know the list
     assert running_report(worker.state, running) is None
