@@ -1,4 +1,4 @@
-"""tqdm, Optuna and asyncio programs, as their users write them."""
+"""tqdm and asyncio programs, as their users write them."""
 
 from __future__ import annotations
 
@@ -37,31 +37,6 @@ def test_tqdm_counts_what_completes(client, executor, monkeypatch):
     completed = concurrent.futures.as_completed(real)
     assert sorted(f.result() for f in tqdm(completed, total=5, file=out)) == [*range(5)]
     assert "5/5" in out.getvalue()
-
-
-def test_optuna_asks_and_is_given_results_as_they_complete(client):
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=1))
-    trials = {}
-    completed = weft.as_completed()
-
-    def ask():
-        trial = study.ask()
-        future = client.submit(parabola, trial.suggest_float("x", -10, 10), pure=False)
-        trials[future] = trial
-        completed.add(future)
-
-    for _ in range(4):
-        ask()
-    for future in completed:
-        study.tell(trials.pop(future), future.result())
-        if len(study.trials) < 30:
-            ask()
-    assert len(study.trials) == 30
-    assert all(trial.state.is_finished() for trial in study.trials)
-    assert study.best_value < 4
 
 
 async def test_an_asyncio_program_awaits_calls_and_bounds_them(executor):

@@ -12,6 +12,7 @@ import pytest
 
 import weft
 from tests.client.actors.actors_kit import Counter, add_in_task
+from tests.client.client_kit import Cycle
 from weft import Actor, Client
 from weft.protocol.errors import ClientClosed, SerializationError
 
@@ -195,17 +196,6 @@ for thread in threads:
     thread.join()
 print(found)
 """
-
-
-class Cycle:
-    """Is collected by the collector only, and does something then."""
-
-    def __init__(self, do):
-        self.me = self
-        self.do = do
-
-    def __del__(self):
-        self.do()
 
 
 def test_a_finalizer_may_call_an_actor_wherever_the_collector_runs_it(client, counter):

@@ -24,20 +24,11 @@ from weft.client.core.events import (
 )
 from weft.client.core.foreign_keys import LOAN_TIMEOUT_S
 from weft.client.core.tasks import Watcher
-from weft.client.core.validate import validate
 from weft.client.results.failures import exception_of
 from weft.protocol.errors import ForeignFuture, TaskCancelled
 from weft.protocol.wire.messages import CancelKeys, FetchKeys, KeysData, ReleaseKeys, SubmitTasks
 
 from .core_kit import Bench
-
-
-@pytest.fixture
-def bench():
-    bench = Bench()
-    assert bench.connect() == []
-    yield bench
-    validate(bench.core)
 
 
 @pytest.fixture

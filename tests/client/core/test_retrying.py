@@ -17,20 +17,13 @@ from weft.protocol.wire.messages import (
     WantKeys,
 )
 
-from .core_kit import Bench, Listener, barrier_of, ready
+from .core_kit import Listener, barrier_of, ready
 
 
 def erred(*keys: str, kind: str = "exception") -> KeysErred:
     return KeysErred(
         keys=[*keys], failure_of=[0] * len(keys), failures=[[kind, keys[0], "ValueError"]]
     )
-
-
-@pytest.fixture
-def bench():
-    bench = Bench()
-    bench.connect()
-    return bench
 
 
 @pytest.fixture

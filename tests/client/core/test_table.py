@@ -7,19 +7,9 @@ import threading
 
 import pytest
 
+from tests.client.client_kit import Cycle
 from weft.client.core.table import FutureTable
 from weft.client.core.tasks import FutureState
-
-
-class Cycle:
-    """Is collected only by the collector, and does something then."""
-
-    def __init__(self, do):
-        self.me = self
-        self.do = do
-
-    def __del__(self):
-        self.do()
 
 
 class EndedLock:

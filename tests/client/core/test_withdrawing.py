@@ -8,7 +8,7 @@ from weft.client.core.events import Disconnected, Notify, Operations, Watch, Wit
 from weft.client.core.tasks import Watcher
 from weft.protocol.wire.messages import KeysCancelled, KeysStarted, ReleaseKeys, WithdrawKeys
 
-from .core_kit import Bench, Listener, ready
+from .core_kit import Listener, ready
 
 
 class StartListener(Watcher):
@@ -16,13 +16,6 @@ class StartListener(Watcher):
 
     def __init__(self):
         super().__init__(wants_data=False)
-
-
-@pytest.fixture
-def bench():
-    bench = Bench()
-    bench.connect()
-    return bench
 
 
 @pytest.fixture

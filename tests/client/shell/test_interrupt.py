@@ -5,11 +5,30 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def started(program):
+    """Run a program, which is killed if a test fails."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
 
 PROGRAM = """
 import sys, tempfile
@@ -48,26 +67,15 @@ with tempfile.TemporaryDirectory(prefix="weft") as folder:
 
 @pytest.mark.slow
 def test_interrupting_a_wait_leaves_the_client_usable():
-    program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert program.stdout is not None
-    with program:
-        try:
-            for n in range(6):
-                assert program.stdout.readline() == "waiting\n"
-                # It may not wait yet; then the interrupt comes a moment earlier, and must do no
-                # less.
-                program.send_signal(signal.SIGINT)
-                assert program.stdout.readline() == f"interrupted {n}\n"
-            assert program.stdout.readline() == "result 2 6\n"
-            out, err = program.communicate(timeout=20)
-        finally:
-            program.kill()
+    with started(PROGRAM) as program:
+        for n in range(6):
+            assert program.stdout.readline() == "waiting\n"
+            # It may not wait yet; then the interrupt comes a moment earlier, and must do no
+            # less.
+            program.send_signal(signal.SIGINT)
+            assert program.stdout.readline() == f"interrupted {n}\n"
+        assert program.stdout.readline() == "result 2 6\n"
+        out, err = program.communicate(timeout=20)
     assert (out, err) == ("", "")
     assert program.returncode == 0
 
@@ -166,21 +174,10 @@ future.result()
 
 @pytest.mark.slow
 def test_a_program_whose_client_was_not_closed_dies_of_the_signal():
-    program = subprocess.Popen(
-        [sys.executable, "-c", UNHANDLED],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert program.stdout is not None
-    with program:
-        try:
-            assert program.stdout.readline() == "waiting\n"
-            program.send_signal(signal.SIGINT)
-            _, err = program.communicate(timeout=60)
-        finally:
-            program.kill()
+    with started(UNHANDLED) as program:
+        assert program.stdout.readline() == "waiting\n"
+        program.send_signal(signal.SIGINT)
+        _, err = program.communicate(timeout=60)
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert program.returncode == -signal.SIGINT
 

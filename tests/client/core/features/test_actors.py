@@ -21,9 +21,7 @@ from weft.protocol.wire.options import NO_OPTIONS
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-def test_an_actor_that_the_scheduler_has_dropped_is_lost_and_not_made_again(is_answered):
-    bench = Bench()
-    bench.connect()
+def test_an_actor_that_the_scheduler_has_dropped_is_lost_and_not_made_again(bench, is_answered):
     maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
     bench.do(bench.task("made", function=maker), bench.task("pending", function=maker))
     bench.hear(KeysInMemory(keys=["made"], nbytes=[1], holder_of=[0], holders=["tcp://w:1"]))
@@ -38,9 +36,7 @@ def test_an_actor_that_the_scheduler_has_dropped_is_lost_and_not_made_again(is_a
     assert (type(message), message.keys) == (SubmitTasks, ["pending"])
 
 
-def test_a_task_of_a_graph_that_also_makes_an_actor_is_not_lost_as_one():
-    bench = Bench()
-    bench.connect()
+def test_a_task_of_a_graph_that_also_makes_an_actor_is_not_lost_as_one(bench):
     maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
     states = [FutureState("made"), FutureState("task")]
     bench.table.add(states)
@@ -61,9 +57,7 @@ def test_a_task_of_a_graph_that_also_makes_an_actor_is_not_lost_as_one():
     assert (type(message), message.keys) == (SubmitTasks, ["task"])
 
 
-def test_actors_are_submitted_to_a_new_scheduler_as_made():
-    bench = Bench()
-    bench.connect()
+def test_actors_are_submitted_to_a_new_scheduler_as_made(bench):
     maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
     bench.do(bench.task("made", function=maker), bench.task("pending", function=maker))
     bench.hear(KeysInMemory(keys=["made"], nbytes=[1], holder_of=[0], holders=["tcp://w:1"]))
@@ -106,9 +100,7 @@ def test_an_actor_of_another_attempt_is_not_taken_for_the_one_that_a_client_had(
     assert bench.state("made").failure[:2] == ["actor-lost", "made"]
 
 
-def test_an_actor_that_is_unknown_while_its_handle_is_missing_is_not_made_again():
-    bench = Bench()
-    bench.connect()
+def test_an_actor_that_is_unknown_while_its_handle_is_missing_is_not_made_again(bench):
     maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
     task = bench.task("made", function=maker)
     watcher = Listener(wants_data=True)
@@ -123,9 +115,7 @@ def test_an_actor_that_is_unknown_while_its_handle_is_missing_is_not_made_again(
     assert bench.state("made").failure[:2] == ["actor-lost", "made"]
 
 
-def test_an_actor_that_was_released_leaves_no_attempt_behind():
-    bench = Bench()
-    bench.connect()
+def test_an_actor_that_was_released_leaves_no_attempt_behind(bench):
     maker = FunctionRecord(ACTOR_FUNCTION, b"<make>", "actor")
     task = bench.task("made", function=maker)
     bench.do(task)

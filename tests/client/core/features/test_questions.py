@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.client.core.core_kit import Bench, Listener
+from tests.client.core.core_kit import Listener
 from weft.client.core.events import Disconnected, Unsendable
 from weft.client.core.features.questions import AskScheduler, questions_of
 from weft.protocol.wire.messages import Ask, AskFailed
-
-
-@pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
-    bench.connect()
-    return bench
 
 
 @pytest.fixture
