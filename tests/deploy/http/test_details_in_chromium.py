@@ -31,11 +31,6 @@ def client(cluster):
         yield client
 
 
-@pytest.fixture
-def url(cluster):
-    return cluster.dashboard_link.partition("?")[0]
-
-
 def link(cluster, url, level):
     return link_into(url, cluster.security, level)
 

@@ -11,7 +11,6 @@ from tests.browser import chromium
 from tests.deploy.http.serving import Pages
 from tests.deploy.http.test_in_chromium import CONTRASTS, UNNAMED
 from weft.deploy.http.history_page import CHARTS
-from weft.deploy.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -41,17 +40,6 @@ const now = Date.now() / 1000, given = %s, n = given.at_ms.length;
 fetch = async () => nAsked++ ? new Promise(() => {}) : new Response(JSON.stringify({
   next: "x.1", goes_on: false, now, to_unix_s: now - 2.5 - given.at_ms[n - 1] / 1000,
   columns: given}));"""
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with LocalCluster(n_workers=2, dashboard_address="127.0.0.1:0") as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def url(cluster):
-    return cluster.dashboard_link.partition("?")[0]
 
 
 def samples(n, step_s=2, **columns):

@@ -4,28 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import weft
 from tests.browser import chromium
-from weft.deploy.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with LocalCluster(n_workers=2, dashboard_address="127.0.0.1:0") as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def client(cluster):
-    with weft.Client(cluster) as client:
-        yield client
-
-
-@pytest.fixture
-def url(cluster):
-    return cluster.dashboard_link.partition("?")[0]
 
 
 @pytest.fixture

@@ -8,30 +8,14 @@ from urllib.parse import quote
 
 import pytest
 
-import weft
 from tests.browser import chromium
 from tests.deploy.http.test_in_chromium import CONTRASTS, UNNAMED
-from weft.deploy.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
 BARS = """[...document.querySelectorAll('.bars > div')].map((e) => e.innerText)"""
 QUERY = "decodeURIComponent(location.search)"
 FOCUSED = "document.activeElement.getAttribute('aria-label')"
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
-    ) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def client(cluster):
-    with weft.Client(cluster) as client:
-        yield client
 
 
 def deepest(gate):

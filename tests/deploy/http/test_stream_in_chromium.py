@@ -9,13 +9,11 @@ import time
 
 import pytest
 
-import weft
 from tests.browser import chromium
 from tests.deploy.http.serving import Pages
 from tests.deploy.http.test_in_chromium import CONTRASTS, UNNAMED
 from tests.protocol.columns import read
 from tests.protocol.test_attempt_columns import report
-from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.attempt_columns import AttemptColumns, answer_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -100,25 +98,6 @@ COUNTING = """nFetched = nPauses = nDrawn = 0;
   const clear = canvas.clearRect.bind(canvas);
   canvas.clearRect = (...box) => { nDrawn += 1; clear(...box); };
 })()"""
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
-    ) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def client(cluster):
-    with weft.Client(cluster) as client:
-        yield client
-
-
-@pytest.fixture
-def url(cluster):
-    return cluster.dashboard_link.partition("?")[0]
 
 
 async def opened(browser, cluster, query="", **window):

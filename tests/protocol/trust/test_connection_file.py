@@ -10,8 +10,6 @@ import dataclasses
 import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,26 +35,6 @@ from weft.protocol.trust.finding import (
 )
 from weft.protocol.trust.secret_files import read_token_file
 from weft.protocol.trust.security import Security
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    path = tmp_path / "home"
-    path.mkdir(mode=0o700)
-    return path
-
-
-@pytest.fixture
-def environ(home: Path) -> dict[str, str]:
-    return {"HOME": str(home)}
-
-
-@pytest.fixture
-def dead_pid() -> int:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait(60)
-    return process.pid
-
 
 # --- Write and read -------------------------------------------------------------------------------
 

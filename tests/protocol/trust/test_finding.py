@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -29,26 +27,6 @@ from weft.protocol.trust.finding import (
 )
 from weft.protocol.trust.security import Security, generate_certificate, new_cluster_id, new_token
 from weft.protocol.wire.address import parse_address
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    path = tmp_path / "home"
-    path.mkdir(mode=0o700)
-    return path
-
-
-@pytest.fixture
-def environ(home: Path) -> dict[str, str]:
-    return {"HOME": str(home)}
-
-
-@pytest.fixture
-def dead_pid() -> int:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait(60)
-    return process.pid
-
 
 # --- The run directory ----------------------------------------------------------------------------
 
