@@ -49,7 +49,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol.host import event_loop
 from ...protocol.host.file_limit import raise_file_limit
-from ...protocol.host.thread_defaults import THREAD_DEFAULTS
 from ...protocol.wire.message import load_coders
 from .exits import note_failure
 from .repeated_signals import Repeats
@@ -60,6 +59,14 @@ if TYPE_CHECKING:
 #: The signals that end the family: a terminal's hang-up, Ctrl-C, a service manager's stop.
 END_SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
+#: The number of threads that numerical libraries start in a worker. With more than it runs tasks,
+#: they would compete for the same cores. Only for variables that the user has not set.
+THREAD_DEFAULTS: Final = {
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 #: How often an embedded spawner checks that its parent still runs.
 _PARENT_CHECK_MS: Final = 1000
 
