@@ -39,12 +39,14 @@ def test_the_page_has_the_exit_codes_of_the_code():
 
 def test_the_page_names_every_command_that_looks_at_a_cluster_or_changes_it():
     words = {shlex.split(command)[1] for block in blocks(TEXT) for command in commands(block)}
-    others = {"config", "connect", "dashboard", "secret", "ssh", "token", "completion"}
+    others = {"bundle", "compare", "config", "connect", "dashboard", "secret", "ssh", "token"}
+    others.add("completion")
     # On a page of their own.
     of_jobs = {"queue", "wait", "output", "cancel", "retry", "forget", "journal", "pause", "resume"}
     assert words | others | of_jobs >= set(weft.commands)
     assert all(f"`weft {name}" in JOBS for name in of_jobs)
-    assert all(f"weft {name}" in TEXT for name in ("completion", "connect", "dashboard", "ssh"))
+    named = ("bundle", "compare", "completion", "connect", "dashboard", "ssh")
+    assert all(f"weft {name}" in TEXT for name in named)
 
 
 @pytest.mark.parametrize("command", [one for one, _ in outputs()])
