@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,7 +84,8 @@ def compared(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[st
         found[name] = {"a": one, "b": other, "ratio": ratios}
 
     def difference(item: tuple[str, dict[str, Any]]) -> float:
-        return -abs(item[1]["b"]["compute_s"] - item[1]["a"]["compute_s"])
+        before_s, after_s = (float(item[1][of]["compute_s"]) for of in "ab")
+        return -abs(after_s - before_s)
 
     return dict(sorted(found.items(), key=difference))
 
@@ -102,7 +104,7 @@ def table(reports: list[dict[str, Any]], functions: dict[str, dict[str, Any]]) -
     columns = [Column("function", lambda row: row[0])]
     for name, title in _TITLES.items():
         if any(row["a"][name] or row["b"][name] for row in functions.values()):
-            columns.append(Column(title, lambda row, name=name: _cell(row[1], name)))
+            columns.append(Column(title, partial(_cell, name)))
     lines = [
         f"{letter}  {one['when']}: {lasting(one['seconds'])} on {one['n_threads']} threads"
         for letter, one in zip("AB", reports, strict=True)
@@ -112,11 +114,11 @@ def table(reports: list[dict[str, Any]], functions: dict[str, dict[str, Any]]) -
     return [*lines, "", *as_lines(columns, functions.items())]
 
 
-def _cell(row: dict[str, Any], name: str) -> str:
+def _cell(name: str, of: tuple[str, dict[str, Any]]) -> str:
     from ...protocol.wording import grouped, lasting
 
     show = lasting if name in _SECONDS else grouped
-    one, other, ratio = row["a"][name], row["b"][name], row["ratio"][name]
+    one, other, ratio = (of[1][part][name] for part in ("a", "b", "ratio"))
     if not (one or other):
         return ""
     if one == other:
