@@ -24,8 +24,8 @@ _TITLES: Final = {
 
 
 @weft.command(short_help="Compare the figures of two performance reports.")
-@click.argument("before", metavar="A", type=FilePath(path_type=Path, exists=True, dir_okay=False))
-@click.argument("after", metavar="B", type=FilePath(path_type=Path, exists=True, dir_okay=False))
+@click.argument("before", metavar="A", type=FilePath(path_type=Path, dir_okay=False))
+@click.argument("after", metavar="B", type=FilePath(path_type=Path, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print an object, for programs.")
 def compare(before: Path, after: Path, as_json: bool) -> None:
     """Compare two files of weft.performance_report, function by function.

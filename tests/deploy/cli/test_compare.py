@@ -72,3 +72,9 @@ def test_a_report_of_a_later_version_is_refused(reports, tmp_path):
 def test_reports_of_nothing_are_compared(tmp_path):
     empty = write(tmp_path / "empty.html", [])
     assert "no task ended in either" in compare(empty, empty).output
+
+
+def test_a_file_that_is_not_there_is_an_error_that_says_so(reports):
+    assert "none.html cannot be read: No such file" in str(
+        compare(reports[0], "none.html").exception
+    )
