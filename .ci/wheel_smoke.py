@@ -17,6 +17,7 @@ from weft.protocol.host.checkout import commit_of
 
 #: Packages that only an extra installs, and the modules that may need them.
 EXTRAS = {
+    "airflow": "weft.compat.airflow",
     "joblib": "weft.joblib",
     "papermill": "weft.compat.papermill",
     "parsl": "weft.compat.parsl",

@@ -23,7 +23,7 @@ def required(distribution, extra):
         pytest.skip(f"{distribution} is missing: pip install 'weft[{extra}]'")
 
 
-def started(command, folder, **environment):
+def started(command, folder, stdout=subprocess.PIPE, **environment):
     """Start a command in a process group of its own, which `ended` ends as a whole."""
     env = {**os.environ, "PYTHONWARNINGS": "ignore", "HOME": str(folder), **environment}
     env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env["PATH"]
@@ -32,7 +32,7 @@ def started(command, folder, **environment):
         cwd=folder,
         env=env,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,

@@ -62,6 +62,7 @@ PROGRAMS = [
             "all_workers_and_predicts"),
     Program("coffea", "its own executors: [coffea](with_coffea.md)", "test_coffea.py"),
     Program("papermill", "an engine: [papermill](with_papermill.md)", "test_papermill.py"),
+    Program("apache-airflow", "an executor: [Airflow](with_airflow.md)", "test_airflow.py"),
     Program("parsl", "an executor: [Parsl](with_parsl.md)", "test_parsl.py"),
     Program("prefect", "a task runner: [Prefect](with_prefect.md)", "test_prefect.py"),
     Program("snakemake", "an executor plug-in: [Snakemake](with_snakemake.md)",
