@@ -197,11 +197,9 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
     disk = [
         [start - offset_s, stop - offset_s, *more] for start, stop, *more in stream.disk.pop(ws, ())
     ]
+    rows = message, keys, kinds, options, kind_of, disk
     stream.reports.append(
-        StreamReport(
-            *(ws.name, ws.address, ws.host, offset_s),
-            *(message, keys, kinds, options, kind_of, disk),
-        ),
+        StreamReport(ws.name, ws.address, ws.host, offset_s, *rows),
         len(keys),
         sum(map(len, keys)) + sum(map(len, message.types)),
     )
