@@ -97,7 +97,7 @@ class IsolatingExecutor(TaskExecutor):
         self._children: dict[int, IsolatedProcess] = {}
         #: Slots whose children have functions of modules that were replaced.
         self._outdated: dict[int, None] = {}
-        self.samples = ChildrenSamples(self._children)
+        self.samples = self._samples = ChildrenSamples(self._children)
         own = self.state, self.contexts, self.store, self.handle, self._crashed
         self._child_interrupts = ChildInterrupts(self._children, *own)
         self.interrupts = self._child_interrupts
@@ -448,7 +448,7 @@ class IsolatingExecutor(TaskExecutor):
                     raise self._failed(task, *what)
                 return self._returned(child, *what)
             if verb == "sampled":
-                self.samples.note(child, what[0])
+                self._samples.note(child, what[0])
             elif verb == "program":
                 if usage is not None:
                     usage.peak_nbytes = max(what[0], usage.peak_nbytes if is_program else 0)

@@ -42,7 +42,7 @@ def link():
 
 
 def test_a_wait_fails_while_it_is_being_reported(link):
-    seat = ChildSeat(link, SignalGate())
+    seat = ChildSeat(link, SignalGate(), dict)
     seat.begin(1)
     texts = []
     link.news = "fail", 1, "it is gone"
@@ -51,7 +51,7 @@ def test_a_wait_fails_while_it_is_being_reported(link):
 
 
 def test_an_interrupt_that_comes_while_a_call_prints_is_seen(link):
-    seat = ChildSeat(link, SignalGate())
+    seat = ChildSeat(link, SignalGate(), dict)
     seat.begin(1)
     link.news = "interrupt", 1
     seat.send("printed", 0, "text")
