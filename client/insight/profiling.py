@@ -104,6 +104,7 @@ async def _samples_of(engine: Engine, worker: dict[str, Any]) -> WorkerSamples:
 @on_loop
 async def profile(
     engine: Engine,
+    /,
     function: str | None = None,
     workers: str | Iterable[str] | None = None,
     seconds: Duration = 5.0,
@@ -128,7 +129,7 @@ async def profile(
         ValueError: `seconds` is no time of at least 0.05 s.
     """
     for name in others:
-        raise unknown_option(name, profile)
+        raise unknown_option(name, profile)  # type: ignore[arg-type]  # a method
     if not (function is None or isinstance(function, str)):
         raise TypeError(f"function= is the name of a function, not {function!r}")
     seconds_wanted = seconds_of(seconds, "seconds")

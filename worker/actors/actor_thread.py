@@ -204,11 +204,12 @@ class ActorThread:
         own = copy.copy(context)
         self._output = context.output
         # What a function will make is not known.
-        has_loop = not isinstance(cls, type) or has_coroutines(cls)
-        body = self._run_loop if has_loop else self._run
+        has_loop = not isinstance(cls, type) or any(
+            inspect.iscoroutinefunction(getattr(cls, name, None)) for name in dir(cls)
+        )
         self.thread = threading.Thread(
             target=self._live,
-            args=(body, [(cls, args, kwargs, own)]),
+            args=(self._run_loop if has_loop else self._run, [(cls, args, kwargs, own)]),
             name=f"weft-actor-{self.key}",
             daemon=True,
         )
@@ -593,11 +594,6 @@ def _do(made: Any, name: str, arguments: Blob | None) -> Any:
         return getattr(made, name)
     args, kwargs = loads_arguments(arguments)
     return getattr(made, name)(*args, **kwargs)
-
-
-def has_coroutines(cls: Any) -> bool:
-    """Return whether a class has coroutine functions."""
-    return any(inspect.iscoroutinefunction(getattr(cls, name, None)) for name in dir(cls))
 
 
 #: The code around the calls of an actor.
