@@ -166,7 +166,7 @@ def test_a_worker_that_began_again_adds_to_what_it_had():
     assert cluster.workers == ["w", "v"]
 
 
-def test_what_was_sampled_after_a_mark_is_told_apart():
+def test_samples_after_a_mark_are_told_apart():
     cluster = SampledCluster()
     cluster.note("w", samples("1"))
     cluster.note("again", samples("2"))

@@ -115,7 +115,7 @@ def test_attempts_that_run_are_known_until_they_have_ended():
     assert running_of(board) == []
 
 
-def test_what_was_spilled_comes_with_the_next_attempts_of_its_worker():
+def test_spilled_values_come_with_the_next_attempts_of_their_worker():
     board = Stream()
     board.read(name="task_times", keep_s=10.0)
     board.send(board.alice, graph("a b"))
@@ -131,7 +131,7 @@ def test_what_was_spilled_comes_with_the_next_attempts_of_its_worker():
     assert second["disk"] == []
 
 
-def test_what_was_spilled_is_dropped_with_its_worker_and_while_nobody_looks():
+def test_spilled_values_are_dropped_with_their_worker_and_while_nobody_looks():
     board = Stream()
     spilled = m.DiskTimes(ages_us=[0], durations_us=[1], nbytes=[1], reads=[0])
     board.send(board.w, spilled)

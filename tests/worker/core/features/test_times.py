@@ -170,7 +170,7 @@ def test_attempts_that_run_for_some_time_are_listed_while_that_is_wanted(worker)
     assert running_report(worker.state, running) is None
 
 
-def test_what_went_to_disk_and_came_back_is_reported_while_that_is_wanted():
+def test_values_that_went_to_disk_and_came_back_are_reported_while_that_is_wanted():
     worker = Hands()
     times = [(1.0, 1.5, 10, False), (4.0, 4.25, 20, True)]
     assert disk_report(worker.state, times, 5.0) is None
