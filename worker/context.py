@@ -201,6 +201,8 @@ _ADVICE: Final = {
     "nthreads": "weft.get_client().nthreads()",
     "memory_limit": "weft.get_client().scheduler_info()",
     "client": "weft.get_client()",
+    "executors": "an executor of the task's own; a worker has one pool of threads",
+    "get_current_task": "weft.get_current_task()",
     "scheduler": "weft.get_client()",
     "log_event": "weft.get_client().log_event",
     "data": "futures as arguments: a task gets the results that it reads",
