@@ -17,7 +17,7 @@ from tests.leaks import wait_until
 pytestmark = pytest.mark.slow
 
 DAG = """
-import datetime, pathlib, signal
+import datetime, os, pathlib
 import psutil
 from airflow.sdk import dag, task
 
@@ -51,8 +51,10 @@ def squares():
         if is_first("killed"):
             above = psutil.Process().parents()
             worker = next(p for p in above if " ".join(p.cmdline()).startswith("weft worker"))
+            supervisor = above[0]
             worker.kill()
-            signal.pause()
+            supervisor.wait()
+            os._exit(1)
         return number
 
     @task(queue="gpu")
