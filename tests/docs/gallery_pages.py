@@ -59,8 +59,8 @@ def output_of(program: Path, folder: Path) -> str:
 
 
 def masked(page: str, output: str) -> str:
-    """Return an output without what may vary."""
-    return re.sub(r"[\d.]+", "#", output) if OUTPUT_VARIES in page else output
+    """Return an output without what may vary: numbers, and the blanks that align them."""
+    return re.sub(r" *[\d.]+", " #", output) if OUTPUT_VARIES in page else output
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ def test_each_submission_makes_another_actor(client):
 
 
 @pytest.mark.parametrize("make", [lambda: Counter(5), partial(Counter, 5)], ids=["def", "partial"])
-def test_what_a_function_makes_is_an_actor_of_its_class(client, make):
+def test_an_object_made_by_a_function_is_an_actor_of_its_class(client, make):
     counter = client.submit(make, actor=True, pure=False).result()
     assert repr(counter).startswith("<Actor: Counter, ")
     assert [counter.add(2).result() for _ in range(2)] == [7, 9]
