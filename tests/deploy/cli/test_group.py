@@ -46,7 +46,15 @@ def test_each_command_that_finds_a_scheduler_takes_the_same_option():
         for name, command in weft.commands.items()
         if "--scheduler" not in [option for one in command.params for option in one.opts]
     }
-    assert without == {"scheduler", "config", "completion", "connect", "journal", "secret"}
+    assert without == {
+        "scheduler",
+        "config",
+        "compare",
+        "completion",
+        "connect",
+        "journal",
+        "secret",
+    }
 
 
 @pytest.mark.parametrize("given", [[ONE], ["--scheduler", ONE], [ONE, "--scheduler", ONE]])

@@ -128,7 +128,8 @@ async def test_a_profile_goes_on_while_it_is_live_and_begins_anew(
         await page.wait_for(f"{drawn} > 20")
         await page.click("#anew")
         assert await page.js(drawn) == 0
-        await page.wait_for(f"{drawn} > 0")
+        # Both workers have answered before it stops.
+        await page.wait_for(f"{BARS}.includes('work') && {BARS}.includes('play')")
         await page.click("#live-button")
         assert await page.js("document.querySelector('#live-button').ariaPressed") == "false"
 
