@@ -42,9 +42,13 @@ def combine(*parts):
 
 @pytest.fixture
 def running(client, tmp_path):
-    """A task of `work` and one of `play` that run, and others that wait for both."""
+    """A task of `work` and one of `play` that run on two workers, and others that wait for both."""
     gate = tmp_path / "gate"
-    futures = [client.submit(function, str(gate), pure=False) for function in (work, play)]
+    names = [one["name"] for one in client.scheduler_info()["workers"].values()]
+    futures = [
+        client.submit(function, str(gate), pure=False, workers=[name])
+        for function, name in zip((work, play), names, strict=True)
+    ]
     futures.append(client.submit(combine, *futures))
     futures += [client.submit(combine, futures[-1], i) for i in range(3)]
     yield futures
