@@ -142,8 +142,7 @@ def test_of_a_straggler_that_is_copied_the_first_result_counts(tmp_path):
         assert sum(client.gather(client.map(_wait_the_first_time, names, category=quick))) == 12
         late = client.submit(_wait_the_first_time, str(tmp_path / "late"), category=quick)
         assert late.result(timeout=60) == 1
-        (last,) = late.attempts()
-        assert last.end == "finished"
+        assert "finished" in [attempt.end for attempt in late.attempts()]
         # The other one waits until it is interrupted, and its thread is free after that.
         both = client.map(_wait_the_first_time, names[:2], pure=False, key="after")
         assert client.gather(both) == [1, 1]

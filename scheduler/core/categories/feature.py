@@ -19,7 +19,7 @@ from ..feature import Departure, Feature, StateMetric
 from ..interruption.interrupted import note_ended
 from ..interruption.interrupting import interrupt
 from ..interruption.time_limits import wait_for_end
-from ..invariants.checking import differences
+from ..invariants.checking import differences, unless
 from ..moves.transitions import abandon, err, take_back_from
 from ..records.peers import WorkerHandle
 from ..records.tasks import WAITING, SchedulerTask
@@ -174,7 +174,7 @@ FEATURE: Final = Feature(
         _by_category(
             "category_stragglers_total",
             "Attempts that took much longer than others, and were begun elsewhere, by category.",
-            lambda c: c.times.n_aborted,
+            lambda c: c.times.n_late,
         ),
     ),
     invariants={
@@ -183,6 +183,10 @@ FEATURE: Final = Feature(
             for look in [s.record(Stragglers).next_look]
             if look is not None and not look.is_pending
         ],
+        "the end of what runs twice is looked for": lambda s: unless(
+            not s.record(Stragglers).copies or s.record(Stragglers).next_look is not None,
+            s.record(Stragglers).copies,
+        ),
         "what categories have learned is to be recorded": lambda s: [
             name for name in unrecorded_of(s).names if unrecorded_of(s).next_look is None
         ],

@@ -27,13 +27,13 @@ Shape: TypeAlias = tuple[tuple[str, ...], bool, tuple[tuple[str, float], ...]]
 class LearnedTimes:
     """How long calls of a category take, and when one is a straggler."""
 
-    __slots__ = ("are_some", "n_aborted", "n_ended", "sum_s")
+    __slots__ = ("are_some", "n_ended", "n_late", "sum_s")
 
     def __init__(self) -> None:
         #: some calls may be stragglers: those that say after which multiple of the mean
         self.are_some = False
         #: attempts that were stragglers, so far
-        self.n_aborted = 0
+        self.n_late = 0
         #: calls that have ended well, and the sum of their seconds
         self.n_ended = 0
         self.sum_s = 0.0
@@ -51,13 +51,13 @@ class LearnedTimes:
 class Stragglers:
     """Attempts that may be stragglers, as of the last look at workers."""
 
-    __slots__ = ("begun", "copies", "n_aborted", "next_look")
+    __slots__ = ("begun", "copies", "n_late", "next_look")
 
     def __init__(self) -> None:
         #: {attempt: since when it runs at the latest, in waking time}
         self.begun: dict[int, float] = {}
         #: {task: how many of its attempts were stragglers}; until it has ended
-        self.n_aborted: dict[SchedulerTask, int] = {}
+        self.n_late: dict[SchedulerTask, int] = {}
         #: {attempt: (worker, task)} of tasks that run twice, of both; until its task has ended
         self.copies: dict[int, tuple[WorkerHandle, SchedulerTask]] = {}
         self.next_look: Deadline | None = None
@@ -65,7 +65,7 @@ class Stragglers:
     def forget(self) -> None:
         """Forget all attempts."""
         self.begun.clear()
-        self.n_aborted.clear()
+        self.n_late.clear()
 
 
 class CategoryRecord:

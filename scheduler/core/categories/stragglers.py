@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..assignment.assignment import Draft, assign, send_draft
 from ..blocking.failing import note_failed
-from ..interruption.interrupted import note_ended
+from ..interruption.interrupted import note_beaten, note_ended
 from ..interruption.interrupting import interrupt
 from ..job_queues.feature import is_paused
 from ..moves.transitions import abandon, move, take_back_from
@@ -75,7 +75,7 @@ def _look(state: SchedulerState) -> None:
         return  # the next submission has it looked again
     stragglers.next_look = state.call_after(LOOK_S, _look)
     before, stragglers.begun = stragglers.begun, {}
-    n_aborted, stragglers.n_aborted = stragglers.n_aborted, {}
+    n_late, stragglers.n_late = stragglers.n_late, {}
     late: list[tuple[SchedulerTask, int]] = []
     for ws in state.workers.values():
         all_run = ws.n_busy <= ws.nthreads and not ws.n_behind
@@ -92,13 +92,14 @@ def _look(state: SchedulerState) -> None:
                 since = state.awake_s
             stragglers.begun[attempt] = since
             known_s = category.times.limit_s(multiple, LEAST_ENDED)
-            limit_s = max(known_s, LEAST_RUN_S) * 2 ** n_aborted.get(task, 0)
+            limit_s = max(known_s, LEAST_RUN_S) * 2 ** n_late.get(task, 0)
             is_late = known_s and state.awake_s - since > limit_s
             if is_late and not (ws.is_away or state.awaits_peers or is_paused(state, task)):
                 late.append((task, attempt))
     unfinished = (PROCESSING, QUEUED, WAITING, NO_WORKER)
-    stragglers.n_aborted = {t: n for t, n in n_aborted.items() if t.state in unfinished}
-    for task, attempt in late[:MAX_LATE]:
+    stragglers.n_late = {t: n for t, n in n_late.items() if t.state in unfinished}
+    n_left = MAX_LATE - len(stragglers.copies) // 2
+    for task, attempt in late[: max(n_left, 0)]:
         # The end of one takes back what was assigned behind it.
         if task.state == PROCESSING and task.attempt == attempt:
             other = _free_worker(state, task)
@@ -120,16 +121,16 @@ def _free_worker(state: SchedulerState, task: SchedulerTask) -> WorkerHandle | N
 def _begin_elsewhere(state: SchedulerState, task: SchedulerTask, other: WorkerHandle) -> None:
     """Begin a task on another worker; end the attempt before, or let it run beside that."""
     stragglers, ws, attempt = stragglers_of(state), task.worker, task.attempt
-    options = task.group.options.category
+    facts = task.group.options.category
     category = category_of(state, task.group.options)
     assert ws is not None
     assert category is not None
     run_s = state.awake_s - stragglers.begun.pop(attempt)
     text = f"took {run_s:.3g} s, others of its category {category.times.mean_s:.3g} s in the mean"
     note_failed(state, task, ws, text, moves=True)
-    category.times.n_aborted += 1
-    stragglers.n_aborted[task] = stragglers.n_aborted.get(task, 0) + 1
-    is_copied = options.get("copies_stragglers", False)
+    category.times.n_late += 1
+    stragglers.n_late[task] = stragglers.n_late.get(task, 0) + 1
+    is_copied = facts.get("copies_stragglers", False)
     if is_copied:
         state.story.note(state.now, f"{text}, on {ws.name}: it begins elsewhere, too", [task.key])
         run_beside(state, ws, task)
@@ -155,10 +156,11 @@ def _begin_elsewhere(state: SchedulerState, task: SchedulerTask, other: WorkerHa
 def _end_copies(state: SchedulerState) -> None:
     """Interrupt the attempts that have lost against the other one of their task."""
     copies, twins = stragglers_of(state).copies, recovery_of(state).twins
-    for attempt, (ws, _) in list(copies.items()):
+    for attempt, (ws, task) in list(copies.items()):
         is_there = state.workers.get(ws.peer) is ws
         if is_there and (attempt in ws.processing or attempt in twins):
             continue
         del copies[attempt]
         if is_there and attempt in ws.zombies:
+            note_beaten(state, ws, task, attempt)
             interrupt(state, ws, [attempt])

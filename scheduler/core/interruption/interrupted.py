@@ -87,6 +87,15 @@ def note_ended(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, cau
     _add(state, task.attempt, InterruptedAttempt(ws, task.key, cause, state.now, task))
 
 
+def note_beaten(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, attempt: int) -> None:
+    """Note that an attempt is to end because another one of its task was first, or is gone."""
+    known = task if state.tasks.get(task.key) is task else None
+    cause = _CANCELLED if known is None else "another attempt was first"
+    if known is not None:
+        note_interrupted(state, known, ws.name, cause, attempt)
+    _add(state, attempt, InterruptedAttempt(ws, task.key, cause, state.now, known))
+
+
 def note_cancelled(state: SchedulerState, ws: WorkerHandle, keys: dict[int, str]) -> None:
     """Note that attempts of cancelled tasks are interrupted: {attempt: key}."""
     for attempt, key in keys.items():

@@ -291,6 +291,20 @@ def run_beside(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> 
     state.busy[Recovery] = None
 
 
+def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:
+    """Let the other attempt of a task go on where the current one has raised: it takes no retry."""
+    twins = recovery_of(state).twins
+    for attempt, failure in zip(message.attempts, message.failures, strict=True) if twins else ():
+        task = ws.processing.get(attempt)
+        other = next((a for a, (_, of) in twins.items() if of is task), None)
+        if task is None or other is None:
+            continue
+        note_raised(state, task, ws.name, failure)
+        ws.zombies[attempt] = task.group.task_class.resources  # until the report is looked at
+        take_back_from(state, ws, {task: None})
+        go_on(state, twins.pop(other)[0], task, other)
+
+
 def end_twin(state: SchedulerState, ws: WorkerHandle, attempt: int) -> bool:
     """Drop an attempt that takes too long, if it is a twin: the other one has a time of its own."""
     twin = recovery_of(state).twins.get(attempt)

@@ -59,7 +59,7 @@ def test_a_straggler_is_ended_and_begun_on_another_worker(board):
     assert message.n_raised == []  # it counts as no failure
     out = board.finish(b, "x")
     assert sent_keys(out, client, m.ResultsReady) == ["x"]
-    assert categories_of(board.state).by_name["fits"].times.n_aborted == 1
+    assert categories_of(board.state).by_name["fits"].times.n_late == 1
 
 
 def test_the_process_of_a_straggler_that_goes_on_is_not_ended(board):
@@ -89,7 +89,7 @@ def test_the_next_limit_is_twice_as_high(board):
     assert board.where("x") == a
     board.finish(a, "x")
     board.tick(1.0)
-    assert not board.state.record(Stragglers).n_aborted
+    assert not board.state.record(Stragglers).n_late
 
 
 def test_the_least_time_doubles_as_well(board):
@@ -311,6 +311,16 @@ def test_a_failure_of_the_first_attempt_leaves_the_second(board):
     board.send(a, m.AttemptsErred(attempts=[first], durations_us=[1000], failures=[failure]))
     assert (board.where("x"), board.attempt("x")) == (b, second)
     assert not interrupted(board, b)
+
+
+def test_a_failure_of_the_second_attempt_leaves_the_first(board):
+    a, first, b, second = copied(board)
+    out = board.raise_(b, "x")
+    assert (board.where("x"), board.attempt("x")) == (a, first)
+    assert dropped(out, b) == [second]
+    board.raise_(a, "x")
+    assert board.states("x") == ["erred"]
+    assert not recovery_of(board.state).twins
 
 
 def test_both_attempts_of_a_cancelled_call_are_interrupted(board):

@@ -61,6 +61,9 @@ def measure_too_many(b: Any) -> None:
 #: {invariant: what breaks it}, of a `Broken` board
 CATEGORY_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "the next look for stragglers is to come": look_in_the_past,
+    "the end of what runs twice is looked for": lambda b: b.state.record(Stragglers).copies.update(
+        {1: (None, b.task("aside"))}
+    ),
     "what categories have learned is to be recorded": lambda b: unrecorded_of(b.state).names.update(
         {"c": None}
     ),

@@ -138,7 +138,7 @@ def stream_report() -> StreamReport:
     times = m.AttemptTimes(
         attempts=[1], ended_us=[1], durations_us=[1], threads=[0], nbytes=[1], types=["int"]
     )
-    return StreamReport("w", "tcp://w", "host", 0.0, times, ["k"], [["inc", []]], [{}], [0])
+    return StreamReport("w", "tcp://w", "host", 0.0, times, ["k"], [["inc", []]], [{}], [0], [])
 
 
 def wish(b: Broken) -> None:
@@ -467,9 +467,9 @@ BREAKAGES: dict[str, Callable[[Broken], Any]] = {
     "nothing is kept that nobody wants": lambda b: stream_of(b.state).reports.append(
         stream_report()
     ),
-    "running attempts are of workers that are here": lambda b: stream_of(b.state).running.update(
-        {copy(b.w): (0.0, None)}
-    ),
+    "what workers report now is of workers that are here": lambda b: stream_of(
+        b.state
+    ).running.update({copy(b.w): (0.0, None)}),
     "the task stream counts its rows": lambda b: stream_of(b.state).reports.append(
         stream_report(), 2
     ),
