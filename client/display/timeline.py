@@ -55,7 +55,7 @@ def bars_of(timings: Sequence[AttemptTiming], most: int = MAX_BARS) -> list[Bar]
     begin, seconds = found[0].start, max(one.stop for one in found) - found[0].start
     known = colours_of(found)
     n_lanes = len({(one.address, one.thread) for one in found})
-    step_s = seconds * n_lanes / most
+    step_s = max(seconds * n_lanes / most, 1e-9)
     while True:
         bars = [*_merged(found, begin, step_s, known)]
         if len(bars) <= most or step_s > seconds:

@@ -14,6 +14,7 @@ import weakref
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.errors import WeftError
 from ...protocol.tables import spaced
 from ...protocol.timelines import LANE
 from ...protocol.wording import counted
@@ -23,6 +24,7 @@ from ..display.page import in_cell, live_page
 from ..display.painting import CellOutput
 from ..shell.engine import Engine
 from .asking import ask
+from .attempt_timing import AttemptTiming
 from .stream_reading import StreamPages
 
 if TYPE_CHECKING:
@@ -33,6 +35,10 @@ SHOWN_S: Final = 60.0
 READ_S: Final = 2.0
 #: For how long the scheduler has times recorded after each reading.
 _KEEP_S: Final = 10.0
+#: Attempts that are shown, the latest ones.
+_MAX_ROWS: Final = 100_000
+#: The pause behind a picture is so many times as long as making it took, if that is more.
+_PAUSES: Final = 5
 #: It ends when no task has ended for so long: nobody knows whether somebody looks.
 IDLE_S: Final = 1800.0
 #: Pixels above and below the lanes, and lanes that are seen without scrolling.
@@ -41,7 +47,8 @@ _MAX_LANES: Final = 32
 #: {state at the scheduler: title}.
 _STATES: Final = {"processing": "At workers", "queued": "Queued", "waiting": "Waiting"}
 
-_shown: Final[weakref.WeakKeyDictionary[Engine, LiveStream]] = weakref.WeakKeyDictionary()
+#: What is drawn for each client; `ticking` holds it, and lets go of it at its end.
+_shown: Final[weakref.WeakValueDictionary[Engine, LiveStream]] = weakref.WeakValueDictionary()
 
 
 class Dashboard:
@@ -78,6 +85,8 @@ class LiveStream:
         self._reading: Future[None] | None = None
         self._next_reading = 0.0
         self._end = ""
+        #: why the last reading has failed
+        self._problem = ""
         self._drawn: Any = None
         self._changed_at = time.monotonic()
 
@@ -95,19 +104,26 @@ class LiveStream:
         elif now >= self._next_reading and (self._reading is None or self._reading.done()):
             self._next_reading = now + READ_S
             self._reading = asyncio.run_coroutine_threadsafe(self._read(), self._engine.loop)
-        seen = self._pages.cursor, self._cluster, self._end
+        seen = self._pages.cursor, self._cluster, self._end, self._problem
         if seen != self._drawn:
             self._drawn, self._changed_at = seen, now
             self._show()
+            took_s = time.monotonic() - now
+            self._next_reading = max(self._next_reading, now + _PAUSES * took_s)
         return not self._end
 
     async def _read(self) -> None:
-        """Read what is new; a failure of it is tried again."""
-        await self._pages.read(self._engine, _KEEP_S)
-        self._pages.drop_before(self._pages.read_at - SHOWN_S)
-        async for page in ask(self._engine, "cluster"):
-            names = ("n_workers", "nthreads", "tasks")
-            self._cluster = {name: page[name] for name in names}
+        """Read what is new; a failure of it is shown, and it is tried again."""
+        try:
+            await self._pages.read(self._engine, _KEEP_S)
+            self._pages.drop_before(self._pages.read_at - SHOWN_S)
+            self._pages.keep_latest(_MAX_ROWS)
+            async for page in ask(self._engine, "cluster"):
+                names = ("n_workers", "nthreads", "tasks")
+                self._cluster = {name: page[name] for name in names}
+            self._problem = ""
+        except WeftError as error:
+            self._problem = str(error)
 
     def _show(self) -> None:
         tiles = []
@@ -119,9 +135,17 @@ class LiveStream:
         end = self._pages.read_at
         timings = [one for one in self._pages.timings() if one.stop >= end - SHOWN_S]
         begin = max(end - SHOWN_S, min((one.start for one in timings), default=0.0))
-        page = live_page(timings, begin, end, tiles, self._end)
+        timings = [one if one.start >= begin else _cut(one, begin) for one in timings]
+        page = live_page(timings, begin, end, tiles, self._end or self._problem)
         text = ", ".join(f"{title.lower()}: {number}" for title, number, _ in tiles)
         height = _HEIGHT + LANE * min(
             len({(one.address, one.thread) for one in timings}), _MAX_LANES
         )
         self._output.show(in_cell(page, height), f"weft dashboard: {text or 'nothing read yet'}")
+
+
+def _cut(timing: AttemptTiming, begin: float) -> AttemptTiming:
+    """Return the part of an attempt from an instant on."""
+    transfer = timing.transfer if timing.transfer and timing.transfer[0] >= begin else None
+    waited = min(timing.waited, timing.stop - begin)
+    return timing._replace(start=begin, waited=waited, transfer=transfer)

@@ -67,6 +67,13 @@ class StreamPages:
         ]
         self.n_rows = sum(len(one["keys"]) for one in self._reports)
 
+    def keep_latest(self, n: int) -> None:
+        """Forget the oldest reports but those of the latest attempts, about so many."""
+        n_more = self.n_rows - n
+        while n_more > 0 and len(self._reports) > 1:
+            n_more -= len(self._reports.pop(0)["keys"])
+        self.n_rows = sum(len(one["keys"]) for one in self._reports)
+
     def _add(self, page: dict[str, Any]) -> None:
         cursor = part_of(page, "cursor", str)
         epoch = cursor.partition(".")[0]
