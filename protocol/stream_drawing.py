@@ -14,6 +14,7 @@ from .timelines import LANE, N_COLOURS
 
 #: Names and numbers of the script.
 _NUMBERS: Final = {
+    "MAX_DISK": 5000,  # times of spilling that are kept of one worker
     "OTHER": N_COLOURS,  # the colour of functions without one of their own
     "LEAST_LANE": LANE,  # pixels
     "ENOUGH_LANE": 28,  # what the strip above the lanes leaves to them, if there is room
@@ -133,6 +134,8 @@ class Attempts {
     const lanes = head.lanes.map((place) => this.lane(...place));
     for (const [host, worker, address, start, stop, nbytes, isRead] of head.disk)
       this.disk(host, worker, address).push({start, stop, nbytes, isRead, chunk});
+    for (const disk of this.disks.values())
+      if (disk.length > MAX_DISK) disk.splice(0, disk.length - MAX_DISK);
     const fns = head.functions.map((name) => this.fn(name));
     for (let row = 0; row < n; row++) {
       const fn = fns[fnOf[row]], lane = lanes[laneOf[row]];
@@ -348,7 +351,9 @@ class Painter {
   drawDisk(context, disk, top, left, scale, ratio) {
     context.fillStyle = this.disk;
     let filled = 0;
+    const right = left + this.canvas.width / scale;
     for (const {start, stop} of disk) {
+      if (stop < left || start > right) continue;
       const a = Math.max((start - left) * scale, filled);
       const b = Math.min(Math.max((stop - left) * scale, a + 2 * ratio), this.canvas.width);
       if (b <= a || (stop - left) * scale < filled) continue;

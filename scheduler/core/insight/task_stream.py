@@ -52,6 +52,8 @@ MAX_RUNNING: Final = 512
 #: Attempts, and reports, of one page of an answer.
 N_ROWS: Final = 2000
 N_REPORTS: Final = 200
+#: What a time of spilling counts as, in characters.
+DISK_CHARS: Final = 256
 
 
 class StreamReport(NamedTuple):
@@ -201,7 +203,7 @@ def on_attempt_times(state: SchedulerState, ws: WorkerHandle, message: m.Attempt
     stream.reports.append(
         StreamReport(ws.name, ws.address, ws.host, offset_s, *rows),
         len(keys),
-        sum(map(len, keys)) + sum(map(len, message.types)),
+        sum(map(len, keys)) + sum(map(len, message.types)) + DISK_CHARS * len(disk),
     )
 
 
@@ -335,7 +337,7 @@ def _reports(
         skip = max(first - position, 0)
         if skip < len(report.keys):
             found.append(describe(report, skip))
-            n_left -= len(report.keys) - skip
+            n_left -= len(report.keys) - skip + len(report.disk)
     return found, max(first, end)
 
 
