@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 import zipfile
@@ -24,7 +25,7 @@ MAX_LINES: Final = 5000
 #: Lines are of the time from so long before the first event of the tasks to so long after the last.
 AROUND_S: Final = 60.0
 #: The user and the password of a URL, as a task may log one.
-_PASSWORD: Final = re.compile(r"(://[^\s:/@]*):[^\s/@]+@")
+_PASSWORD: Final = re.compile(r"(://[^\s:/@]*):[^\s/]+@")
 _README: Final = """\
 weft bundle of {when}
 
@@ -36,8 +37,9 @@ events.json  what the scheduler has recorded of the cluster
 cluster.json, overview.json, versions.json
 settings.json  the settings on the machine where this was made
 
-Arguments and results of tasks, tokens and passwords are not in it. Tracebacks and log lines are:
-read them before you send this to somebody.
+Arguments and results of tasks, the token of the connection file and passwords in URLs are not in
+it. Tracebacks and log lines are, with any other secret that a task has logged: read them before you
+send this to somebody.
 {missing}"""
 
 
@@ -177,14 +179,21 @@ def _write(output: Path, parts: dict[str, Any], found: ConnectionFile) -> None:
     """Write the file, without the secrets that this machine knows, whoever has logged them."""
     part = output.with_name(f"{output.name}.part")
     try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
+        part.unlink(missing_ok=True)
+        # Its log lines are for those with a token, not for all users of this machine.
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with (
+            open(os.open(part, flags, 0o600), "w+b") as raw,
+            zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as file,
+        ):
             for name, content in sorted(parts.items()):
                 text = (
                     content
                     if isinstance(content, str)
                     else json.dumps(content, indent=1, default=str, ensure_ascii=False)
                 )
-                file.writestr(f"{output.stem}/{name}", without_secrets(text, found.token))
+                safe = without_secrets(text, found.token).encode("utf-8", "backslashreplace")
+                file.writestr(f"{output.stem}/{name}", safe)
         part.replace(output)
     finally:
         part.unlink(missing_ok=True)
