@@ -29,7 +29,7 @@ class JsonLines(logging.Formatter):
             "thread": record.threadName or "",
             "message": record.getMessage(),
         }
-        if code := getattr(record, "code", ""):
+        if record.levelno >= logging.WARNING and (code := getattr(record, "code", "")):
             line["code"] = str(code)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
