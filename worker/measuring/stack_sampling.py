@@ -71,6 +71,8 @@ class StackSampler:
 
     def read(self, keep_s: float) -> WorkerSamples:
         """Return what was sampled since sampling began, and let it go on for `keep_s` from now."""
+        # A child that does not die may hold this up, and no sampling with it.
+        others = None if self._others is None else self._others(keep_s)
         with self._lock:
             now = time.monotonic()
             self._until = max(self._until, now + min(keep_s, MAX_KEEP_S))
@@ -80,8 +82,8 @@ class StackSampler:
                 name = "weft-stack-sampler"
                 self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                 self._thread.start()
-            if self._others is not None:
-                self._tree.merge(self._others(keep_s))
+            if others is not None:
+                self._tree.merge(others)
             tree = StackTree()
             tree.merge(self._tree)
             # On a busy machine looks come later than they should.
