@@ -11,8 +11,9 @@ import click
 from .group import weft
 from .options import FilePath
 
-#: Figures of a function, as a report has them: title, name, and how they are shown.
+#: Figures of a function that are seconds.
 _SECONDS: Final = ("mean_s", "median_s", "compute_s", "transfer_s")
+#: {figure of a function: title}, in the order of the columns.
 _TITLES: Final = {
     "n": "tasks",
     "n_failed": "raised",
@@ -65,7 +66,7 @@ def read(path: Path) -> dict[str, Any]:
         figures = None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-    if figures is None:
+    if not isinstance(figures, dict):
         raise ConfigError(
             f"{path} is no report with figures: weft.performance_report writes one, and those of "
             "earlier versions have none"
@@ -99,16 +100,16 @@ def _figures(sums: dict[str, Any] | None) -> dict[str, Any]:
 def table(reports: list[dict[str, Any]], functions: dict[str, dict[str, Any]]) -> list[str]:
     """Return the comparison for display."""
     from ...protocol.tables import Column, as_lines
-    from ...protocol.wording import lasting
+    from ...protocol.wording import counted, lasting
 
     columns = [Column("function", lambda row: row[0])]
     for name, title in _TITLES.items():
         if any(row["a"][name] or row["b"][name] for row in functions.values()):
             columns.append(Column(title, partial(_cell, name)))
-    lines = [
-        f"{letter}  {one['when']}: {lasting(one['seconds'])} on {one['n_threads']} threads"
-        for letter, one in zip("AB", reports, strict=True)
-    ]
+    lines = []
+    for letter, one in zip("AB", reports, strict=True):
+        threads = counted(one["n_threads"], "thread")
+        lines.append(f"{letter}  {one['when']}: {lasting(one['seconds'])} on {threads}")
     if not functions:
         return [*lines, "", "no task ended in either"]
     return [*lines, "", *as_lines(columns, functions.items())]

@@ -405,6 +405,7 @@ class JobCluster(Cluster[Mode]):
                 minimum = settings.check_count(minimum_jobs, "minimum_jobs", 0) * self.processes
             if maximum_jobs is not None:
                 maximum = settings.check_count(maximum_jobs, "maximum_jobs") * self.processes
+        self._end_adaptation()  # a step of it that is under way may hold jobs
         with self._lock:
             self._ledger.failures.clear()
             self._ledger.hold(0)

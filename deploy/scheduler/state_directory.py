@@ -278,9 +278,8 @@ class StateDirectory:
         self._writing = None
         error = None if writing.cancelled() else writing.exception()
         if isinstance(error, ConfigError):
-            _log.warning(
-                "%s", error, extra={"code": "state-not-written"}
-            )  # a full disk, for instance; the next change tries again
+            # A full disk, for instance; the next change tries again.
+            _log.warning("%s", error, extra={"code": "state-not-written"})
         elif error is not None:
             raise error
         members, self._next = self._next, None

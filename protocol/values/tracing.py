@@ -19,6 +19,8 @@ _NAME: Final = "weft"
 
 #: Returns the present context, [] if there is none; None = calls are not traced.
 inject: Callable[[], list[str]] | None = None
+#: A traced task that still runs does not switch it on again.
+_is_stopped = False
 _noted: Final[list[ImportError]] = []
 
 
@@ -42,14 +44,14 @@ def start() -> None:
             texts += (name, value)
         return texts
 
-    global inject  # noqa: PLW0603 - one for the process
-    inject = present
+    global inject, _is_stopped
+    inject, _is_stopped = present, False
 
 
 def stop() -> None:
     """Let calls have none."""
-    global inject  # noqa: PLW0603 - one for the process
-    inject = None
+    global inject, _is_stopped
+    inject, _is_stopped = None, True
 
 
 def run_in_span(
@@ -71,7 +73,7 @@ def run_in_span(
     except ImportError as error:
         _warn(error)
         return call(*args, **kwargs)
-    if inject is None:
+    if inject is None and not _is_stopped:
         start()
     context = propagate.extract(dict(zip(trace[::2], trace[1::2], strict=True)))
     with get_tracer(_NAME).start_as_current_span(

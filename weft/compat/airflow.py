@@ -59,7 +59,7 @@ class AirflowExecutor(BaseExecutor):  # type: ignore[misc]  # untyped
                 options = _options_of(workload.ti)
                 text = workload.model_dump_json()
                 self._futures[key] = self._client.submit(_run, text, pure=False, **options)
-            except (TypeError, ValueError) as error:
+            except Exception as error:  # of options, which authors of DAGs give
                 self._fail(key, error)
 
     def sync(self) -> None:
