@@ -80,6 +80,7 @@ th, td { border-bottom: 1px solid var(--line); padding: .38rem .9rem .38rem 0; }
 tbody tr:last-child th, tbody tr:last-child td { border-bottom: 0; }
 tbody th { color: var(--text); font-size: inherit; font-weight: 500; white-space: normal;
   overflow-wrap: anywhere; }
+tbody th.group { color: var(--soft); font-size: .8rem; font-weight: 600; padding-top: .9rem; }
 th, td { vertical-align: middle; }
 th:last-child, td:last-child { padding-right: 0; }
 .n { text-align: right; white-space: nowrap; }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final, Literal
 
 from .markup import Content, Markup, element
@@ -64,9 +65,16 @@ def as_lines(columns: Sequence[Column], rows: Iterable[Any]) -> list[str]:
 
 
 def as_table(
-    caption: str, columns: Sequence[Column], rows: Iterable[Any], blank: str = ""
+    caption: str,
+    columns: Sequence[Column],
+    rows: Iterable[Any],
+    blank: str = "",
+    group_of: Callable[[Any], Content] = lambda row: None,
 ) -> Markup:
-    """Return a table of a page, with a name; `blank` stands where there is nothing."""
+    """Return a table of a page, with a name; `blank` stands where there is nothing.
+
+    Neighbours of the same group, if it is not None, stand below a row with its name.
+    """
     heads = [
         element(
             "th",
@@ -77,11 +85,19 @@ def as_table(
         )
         for column in columns
     ]
-    lines = [element("tr", (_cell(column, row, blank) for column in columns)) for row in rows]
+    bodies = []
+    for group, members in groupby(rows, group_of):
+        lines = [
+            element("tr", (_cell(column, row, blank) for column in columns)) for row in members
+        ]
+        if group is not None:
+            name = element("th", group, scope="rowgroup", colspan=len(columns), class_="group")
+            lines.insert(0, element("tr", name))
+        bodies.append(element("tbody", lines))
     table = element(
         "table",
         element("thead", element("tr", heads)),
-        element("tbody", lines),
+        bodies or element("tbody"),
         aria_label=caption,
     )
     return element("div", table, class_="scroll", role="region", tabindex=0, aria_label=caption)

@@ -16,6 +16,7 @@ from ...protocol.rates import SeenRate
 from ...protocol.tables import NARROW, THIN, Column, as_table, spaced, tile
 from ...protocol.wording import counted, lasting, named_with_user, rated, sized
 from ..overview.history import ClusterHistory
+from ..overview.hosts import by_host, natural
 from ..overview.wording import (
     cpu_text,
     mean_time,
@@ -110,13 +111,21 @@ def status_page(shown: PageContent) -> str:
 
 
 def workers_page(shown: PageContent, order: str) -> str:
-    """Return the page of all workers, in an order of `ORDERS`."""
+    """Return the page of all workers, in an order of `ORDERS`, below their hosts if there are more.
+
+    In the order of their names workers stand below the name of their host.
+    """
     rows = sorted(shown.workers.items(), key=lambda item: ORDERS[order].key(item[1]))
+    hosts = by_host(shown.workers.values())
+    is_grouped = len(hosts) > 1 and order == "name"
+    if is_grouped:
+        rows.sort(key=lambda item: natural(str(item[1]["host"])))
     content = join(
+        _table_section("Hosts", f"{len(hosts)}", _HOSTS, hosts) if len(hosts) > 1 else None,
         element(
             "section",
             element("h2", "Workers", element("small", counted(len(rows), "worker"))),
-            _worker_table(rows, order) if rows else _no_workers(),
+            _worker_table(rows, order, is_grouped=is_grouped) if rows else _no_workers(),
             _scale_form(len(rows)) if shown.visitor.may_order else None,
         ),
         _foot(shown),
@@ -434,7 +443,9 @@ def _no_workers() -> Markup:
     )
 
 
-def _worker_table(rows: Iterable[tuple[str, Info]], order: str) -> Markup:
+def _worker_table(
+    rows: Iterable[tuple[str, Info]], order: str, *, is_grouped: bool = False
+) -> Markup:
     def heading(name: str) -> Content:
         label = ORDERS[name].label
         return element("a", label, href=f"workers?sort={name}") if order else label
@@ -463,6 +474,8 @@ def _worker_table(rows: Iterable[tuple[str, Info]], order: str) -> Markup:
         Column("Last seen", lambda w: _ago(w["last_seen_s"]), "n", NARROW),
     )
     workers = ({**worker, "address": address} for address, worker in rows)
+    if is_grouped:
+        return as_table("Workers", columns, workers, "–", lambda w: str(w["host"]))
     return as_table("Workers", columns, workers, "–")
 
 
@@ -477,6 +490,16 @@ def _memory(worker: Info) -> Content:
         return ""
     bar = memory_bar(metrics.get("managed", 0), resident, limit) if limit else None
     return bar, element("span", memory_text(resident, limit))
+
+
+_HOSTS: Final = (
+    Column("Host", lambda h: str(h["name"]), "name"),
+    Column("Workers", lambda h: spaced(h["n_workers"]), "n", NARROW),
+    Column("Busy", lambda h: f"{spaced(h['n_busy'])}/{spaced(h['nthreads'])}", "n"),
+    Column("Memory", _memory),
+    Column("Queued", lambda h: _number(h["n_queued"]), "n"),
+    Column("CPU", cpu_text, "n", NARROW),
+)
 
 
 # --- Small parts ----------------------------------------------------------------------------------

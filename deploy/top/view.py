@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from ..overview.hosts import by_host, natural
 from ..overview.snapshot import Snapshot
 from ..overview.wording import memory_share, worker_state
 
@@ -86,21 +87,6 @@ ORDERS: Final[dict[str, tuple[SortOrder, ...]]] = {
         SortOrder("function", lambda f: natural(f["function"]), False),
     ),
 }
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """Return a key by which w-2 comes before w-10."""
-    parts: list[tuple[int, int, str]] = []
-    number = ""
-    for character in f"{name}\0":
-        if character.isdecimal() and character.isascii():
-            number += character
-            continue
-        if number:
-            parts.append((0, int(number[:18]), ""))
-            number = ""
-        parts.append((1, 0, character))
-    return parts
 
 
 @dataclass
@@ -245,25 +231,6 @@ class View:
     def show(self, text: str) -> None:
         """Show a text until a key is pressed."""
         self.mode, self.page, self.offset = READING, text, 0
-
-
-#: What is summed over the workers of a host.
-_SUMMED: Final = ("nthreads", "n_processing", "memory_limit", "nbytes")
-
-
-def by_host(workers: Iterable[Row]) -> list[Row]:
-    """Return a row for each host, with the sums over its workers."""
-    hosts: dict[str, dict[str, Any]] = {}
-    for worker in workers:
-        name = str(worker["host"])
-        empty = {"name": name, "n_workers": 0, **dict.fromkeys(_SUMMED, 0)}
-        host = hosts.setdefault(name, {**empty, "metrics": {"rss": 0, "cpu": 0}})
-        host["n_workers"] += 1
-        for summed in _SUMMED:
-            host[summed] += worker[summed]
-        for metric in host["metrics"]:
-            host["metrics"][metric] += worker["metrics"].get(metric, 0)
-    return [*hosts.values()]
 
 
 def id_of(tab: str, row: Row) -> str:

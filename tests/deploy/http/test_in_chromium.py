@@ -209,6 +209,6 @@ UNNAMED = """
     .filter((e) => !(e.labels && e.labels.length) && !e.innerText),
   ...[...document.querySelectorAll("thead th")].filter((e) => e.scope !== "col" || !e.innerText
     && e.checkVisibility()),
-  ...[...document.querySelectorAll("tbody tr")].filter((e) => !e.querySelector("th[scope=row]")),
+  ...[...document.querySelectorAll("tbody tr")].filter((e) => !e.querySelector("th[scope^=row]")),
 ].map((e) => e.outerHTML)
 """

@@ -42,7 +42,7 @@ def worker(name="w", **changes):
     row = {
         "id": f"id of {name}", "name": name, "host": "here", "pid": 7, "nthreads": 2,
         "memory_limit": 1000, "is_leaving": False, "is_away": False, "n_processing": 0,
-        "n_in_memory": 0, "last_seen_s": 0.1, "metrics": {},
+        "n_in_memory": 0, "nbytes": 0, "last_seen_s": 0.1, "metrics": {},
     }  # fmt: skip
     return row | changes
 
@@ -205,6 +205,30 @@ def test_workers_are_sorted_as_asked_and_the_column_says_so(order):
     expected = {"name": "abc", "memory": "acb", "tasks": "bca", "cpu": "cba"}[order]
     assert "".join(names) == expected
     assert page.count("aria-sort") == 1
+
+
+def test_hosts_have_a_table_of_their_sums_and_stand_above_their_workers():
+    workers = {
+        "1": worker("a", host="n10", n_processing=5, metrics={"rss": 100, "cpu": 50}),
+        "2": worker("b", host="n9", n_processing=1),
+        "3": worker("c", host="n10", n_processing=1, metrics={"rss": 1500, "cpu": 7}),
+    }
+    content = PageContent(info(), workers)
+    page = Checker(workers_page(content, "name"))
+    assert "Hosts 2 Host Workers Busy Memory Queued CPU n9 1 1/2 – – 0 % n10" in page.text
+    assert "n10 2 3/4 1.56 KiB of 1.95 KiB 3 57 %" in page.text
+    shown = [text for text in page.texts if text in ("n9", "n10", *"abc")]
+    assert shown == ["n9", "n10", "n9", "b", "n10", "a", "c"]
+    # In other orders, over all hosts.
+    shown = [text for text in Checker(workers_page(content, "memory")).texts if text in "abc"]
+    assert shown == ["c", "a", "b"]
+
+
+def test_a_cluster_on_one_host_has_no_table_of_hosts():
+    workers = {"1": worker("a"), "2": worker("b")}
+    page = Checker(workers_page(PageContent(info(), workers), "name"))
+    assert "Hosts" not in page.texts
+    assert ("scope", "rowgroup") not in page.attributes
 
 
 def test_a_worker_that_leaves_shows_what_it_still_has():
