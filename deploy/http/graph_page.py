@@ -37,7 +37,7 @@ STYLE: Final = """\
 .graph .waiting { --c: #8a94a2; } .graph .queued { --c: #9a7b4f; }
 .graph .stuck { --c: var(--full); } .graph .erred { --c: var(--fail); }
 .graph .released { --c: var(--line); }
-.graph rect.box { fill: color-mix(in srgb, var(--c) 18%, var(--card)); stroke: var(--c);
+.graph rect.box { fill: color-mix(in srgb, var(--c) 14%, var(--card)); stroke: var(--c);
   transition: none; }
 .graph rect.mark { fill: var(--c); transition: none; }
 .graph .chosen rect.box { stroke: var(--link); stroke-width: 3; }

@@ -31,6 +31,15 @@ def client(cluster):
         yield client
 
 
+@pytest.fixture
+def running_task(client, tmp_path):
+    """A task that runs until the end of a test."""
+    running = client.submit(wait_for_file, str(tmp_path / "go"), pure=False)
+    yield running
+    (tmp_path / "go").touch()
+    running.result()
+
+
 def link(cluster, url, level):
     return link_into(url, cluster.security, level)
 
@@ -88,24 +97,28 @@ async def test_others_see_no_button(cluster, client, url, tmp_path, level):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1600])
 async def test_pages_are_readable_light_and_dark_wide_and_narrow(
-    cluster, client, url, tmp_path, scheme, width
+    cluster, client, running_task, url, tmp_path, scheme, width
 ):
     failed = client.submit(bad, 5, key="a-key-" + "long" * 40)
     reader = client.submit(abs, failed)
     assert reader.exception() is not None
     worker = next(iter(client.scheduler_info()["workers"].values()))["id"]
-    async with chromium(tmp_path) as browser:
+    async with chromium(tmp_path / "profile") as browser:
         page = await browser.open(link(cluster, url, Level.ADMIN), width=width, scheme=scheme)
         await page.wait_for("document.querySelector('.tiles') !== null")
-        for path in (
-            f"task?key={failed.key}",
-            f"worker?address={worker}",
-            "search?q=key",
-            f"order?do=retry&key={failed.key}",
-            "workers",
+        for path, drawn in (
+            (f"task?key={failed.key}", ""),
+            (f"worker?address={worker}", ""),
+            ("search?q=key", ""),
+            (f"order?do=retry&key={failed.key}", ""),
+            ("workers", ""),
+            (f"graph?key={failed.key}", ".graph .chosen"),
+            ("profile", ".bars [aria-label^=wait_for_file]"),
         ):
             await page.go(url + path)
             await page.wait_for(f"{TEXT} !== ''")
+            if drawn:
+                await page.wait_for(f"document.querySelector('{drawn}') !== null")
             assert await page.js("document.documentElement.scrollWidth") == width, path
             found = await page.js(CONTRASTS)
             assert found["n"] > 5

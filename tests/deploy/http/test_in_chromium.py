@@ -185,15 +185,19 @@ CONTRASTS = """
     }
     return matchMedia("(prefers-color-scheme: dark)").matches ? [0, 0, 0] : [255, 255, 255];
   };
+  // Texts of drawings stand on the box of their group.
+  const box = (e) => e.tagName === "text" && e.parentElement.querySelector("rect");
+  const ink = (e) => getComputedStyle(e)[e.tagName === "text" ? "fill" : "color"];
+  const ground = (e) => box(e) ? parse(getComputedStyle(box(e)).fill) : behind(e);
   const low = [];
   let n = 0;
   for (const e of document.body.querySelectorAll("*")) {
     const own = [...e.childNodes].some((c) => c.nodeType === 3 && c.data.trim());
     if (!own || !e.checkVisibility()) continue;
     n += 1;
-    const a = light(parse(getComputedStyle(e).color)), b = light(behind(e));
+    const a = light(parse(ink(e))), b = light(ground(e));
     const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (contrast < 4.5) low.push([e.innerText, contrast]);
+    if (contrast < 4.5) low.push([e.textContent, contrast]);
   }
   return {n, low};
 })()
