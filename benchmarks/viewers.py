@@ -3,8 +3,8 @@
     python -m benchmarks.viewers cost           # the scheduler's CPU at 10 000 tasks/s, 3 viewers
     python -m benchmarks.viewers frames         # frames per second of 100 000 attempts, first paint
 
-`cost` runs tasks at a steady rate, and measures the CPU time of the scheduler's process without and
-with viewers, in turns. A viewer asks as the script of the page does. The goal is 1 % of a core.
+`cost` has what the row `viewers` of `benchmarks.run` measures (`clusters/viewing.py`), in several
+pairs on one cluster, with the process of the pages beside it. The goal is 1 % of a core.
 
 `frames` opens the page in a real Chromium when the cluster has run so many tasks, on 64 threads. It
 zooms in each frame, so that each one is drawn anew. The goals are 30 frames per second, and a first
@@ -15,89 +15,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import http.client
 import statistics
-import struct
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
-
-import psutil
 
 import weft
 from tests.browser import chromium
 from weft.deploy.http.stream_watch import KEEP_S
 from weft.deploy.local.cluster import LocalCluster
 
+from .clusters.viewing import watchable
 from .framework.signals import ending_on_sigterm
 from .tasks import inc
 
-#: Tasks are submitted so often.
-_STEP_S: Final = 0.1
-#: A browser asks again so long after an answer.
-_PAUSE_S: Final = 0.5
-
 
 # -- the scheduler ---------------------------------------------------------------------------------
-class Load:
-    """Tasks at a steady rate, until it is closed."""
-
-    def __init__(self, client: weft.Client, per_s: int) -> None:
-        self._client = client
-        self._n = round(per_s * _STEP_S)
-        self.n_done = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        due = time.monotonic()
-        while not self._over.wait(max(due - time.monotonic(), 0)):
-            due = max(due + _STEP_S, time.monotonic() - 1.0)
-            self._client.gather(self._client.map(inc, range(self._n), pure=False))
-            self.n_done += self._n
-
-    def close(self) -> None:
-        self._over.set()
-        self._thread.join()
-
-
-@contextlib.contextmanager
-def looking(url: str, token: str, n_viewers: int) -> Iterator[list[int]]:
-    """Have viewers ask as browsers do; yields a list with one number, the bytes they got."""
-    place = urlsplit(url)
-    over = threading.Event()
-    got = [0] * n_viewers
-
-    def look(number: int) -> None:
-        after = ""
-        assert place.hostname
-        while not over.wait(_PAUSE_S):
-            connection = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
-            headers = {"Authorization": f"Bearer {token}"}
-            connection.request("GET", f"/stream/data?after={after}", headers=headers)
-            answer = connection.getresponse().read()
-            connection.close()
-            (n,) = struct.unpack_from("<I", answer)
-            after = answer[4 : 4 + n].decode().partition('"next": "')[2].partition('"')[0]
-            got[number] += len(answer)
-
-    threads = [threading.Thread(target=look, args=(i,)) for i in range(n_viewers)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield got
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-
-
 def cost(
     per_s: int, n_viewers: int, seconds: float, n_pairs: int, rest_s: float = KEEP_S + 2
 ) -> None:
@@ -105,56 +39,24 @@ def cost(
 
     After `rest_s` the times of the last viewers are not recorded any more.
     """
-    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
-        weft.Client(cluster) as client,
-    ):
-        link = cluster.dashboard_link
-        assert link is not None
-        url, token = link.partition("?")[0], cluster.security.token_for("view")
-        scheduler = psutil.Process(client.scheduler_info()["pid"])
-        pages = scheduler.children()
-        load = Load(client, per_s)
-        try:
-            for _ in range(n_pairs):
-                time.sleep(rest_s)
-                found[False].append(measured(scheduler, load, seconds))
-                with looking(url, token, n_viewers) as got:
-                    time.sleep(2.0)
-                    before = sum(got), cpu_s(*pages)
-                    found[True].append(measured(scheduler, load, seconds))
-                    mbytes = (sum(got) - before[0]) / 1e6 / n_viewers / seconds
-                    others = (cpu_s(*pages) - before[1]) / seconds
-                pair = [found[looked][-1] for looked in (False, True)]
-                print(
-                    f"  {pair[0][0]:.2%} without, {pair[1][0]:.2%} with; "
-                    f"{pair[0][1]:.0f} and {pair[1][1]:.0f} tasks/s; pages {others:.1%}, "
-                    f"{mbytes:.2f} MB/s for each viewer",
-                    flush=True,
-                )
-        finally:
-            load.close()
-    more = [b[0] - a[0] for a, b in zip(found[False], found[True], strict=True)]
+    pairs = []
+    with watchable(per_s) as scene:
+        for _ in range(n_pairs):
+            time.sleep(rest_s)
+            pair = scene.pair(n_viewers, seconds)
+            pairs.append(pair)
+            print(
+                f"  {pair.alone:.2%} without, {pair.watched:.2%} with; {pair.alone_per_s:.0f} and "
+                f"{pair.watched_per_s:.0f} tasks/s; pages {pair.pages:.1%}, {pair.mbytes_per_s:.2f}"
+                " MB/s for each viewer",
+                flush=True,
+            )
+    more = [pair.more for pair in pairs]
     print(
         f"{n_viewers} viewers at {per_s} tasks/s: {statistics.median(more):.2%} of a core of the "
         f"scheduler more (goal: 1 %), {min(more):.2%} to {max(more):.2%} in {n_pairs} pairs of "
         f"{seconds:g} s"
     )
-
-
-def measured(process: psutil.Process, load: Load, seconds: float) -> tuple[float, float]:
-    """Return the part of a core that a process uses, and the rate of tasks."""
-    start_s, start_cpu, start_n = time.monotonic(), cpu_s(process), load.n_done
-    time.sleep(seconds)
-    elapsed_s = time.monotonic() - start_s
-    return (cpu_s(process) - start_cpu) / elapsed_s, (load.n_done - start_n) / elapsed_s
-
-
-def cpu_s(*processes: psutil.Process) -> float:
-    """Return the CPU time of processes."""
-    times = [process.cpu_times() for process in processes]
-    return float(sum(one.user + one.system for one in times))
 
 
 # -- the browser -----------------------------------------------------------------------------------

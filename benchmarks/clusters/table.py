@@ -29,6 +29,14 @@ def _bytes_per_kept_task(cells: Cells) -> float | None:
     return values[0] if values else None  # only the first run starts in a fresh process
 
 
+def _viewers(cells: Cells) -> float | None:
+    """Return the cost of viewers, None if the machine did not run as many tasks as it was to."""
+    cell = cells.get(("viewers", "weft"))
+    if cell is None or min(cell.extra.get("tasks_per_s", [0.0])) < 0.9 * cell.size:
+        return None
+    return cell.median
+
+
 def _made_again(cells: Cells) -> float | None:
     cell = cells.get(("recovery", "weft"))
     values = cell.extra.get("n_again_or_lost") if cell else None
@@ -156,6 +164,7 @@ GOALS = (
     ),
     Goal("scheduler-longest", "550 B/task", 550, _bytes_per_kept_task),
     Goal("joins", "20", 20, _weft("joins")),
+    Goal("viewers", "1 %", 1, _viewers),
     Goal("import", "0.15", 0.15, _weft("import")),
     Goal("first-result", "1", 1.0, _weft("first-result")),
 )
@@ -174,8 +183,20 @@ def _memory(cells: Cells) -> Iterator[str]:
     )
 
 
+def _viewed(cells: Cells) -> Iterator[str]:
+    """Yield the rate of tasks beside the viewers, if it was lower than it was to be."""
+    cell = cells.get(("viewers", "weft"))
+    if cell is None or not cell.runs or _viewers(cells) is not None:
+        return
+    found = show(min(cell.extra["tasks_per_s"]))
+    yield (
+        f"The cost of viewers is not judged: {found} tasks/s were run, not {grouped(cell.size)}."
+    )
+
+
 def _closing(cells: Cells, spread: str, options: argparse.Namespace) -> Iterator[str]:
     yield from _memory(cells)
+    yield from _viewed(cells)
     yield (
         f"{spread}; (Nx): weft is N times as fast as that system.\n"
         f"Each: one client, {N_WORKERS} single-thread workers, loopback; one system at a time."

@@ -30,6 +30,8 @@ from .systems import SYSTEMS, System
 
 #: Calls of one run of `run_argument`.
 N_ARGUMENTS = 3
+#: Viewers of `run_viewers`.
+N_VIEWERS = 3
 
 
 def run_map(system: System, n: int) -> Sample:
@@ -295,6 +297,27 @@ def run_scheduler_longest(system: System, n: int) -> Sample:
     return Sample(n / seconds, n, {"bytes_per_task": nbytes})
 
 
+def run_viewers(system: System, n: int) -> Sample:
+    """Percent of a core that three viewers of the task stream cost the scheduler, at n tasks per
+    second.
+    """
+    # Imported here, so that peers run where weft is not importable.
+    from .viewing import watchable
+
+    with watchable(n) as scene:
+        time.sleep(2.0)  # the load is steady
+        pair = scene.pair(N_VIEWERS, 10.0 if n >= 10_000 else 0.5)
+    return Sample(
+        100 * pair.more,
+        0,
+        {
+            "tasks_per_s": min(pair.alone_per_s, pair.watched_per_s),
+            "alone_percent": 100 * pair.alone,
+            "pages_percent": 100 * pair.pages,
+        },
+    )
+
+
 #: Systems that cannot run graphs, and why.
 _NO_GRAPHS = {
     name: "no tasks that depend on tasks"
@@ -466,6 +489,15 @@ WORKLOADS: dict[str, Workload] = {
         needs_open=False,
         systems=("weft",),
         is_fresh=True,  # else the collector visits what the rows before have made
+    ),
+    "viewers": Workload(
+        title=f"scheduler's CPU for {N_VIEWERS} viewers at {{n}} tasks/s",
+        run=run_viewers,
+        size=10_000,
+        quick_size=500,
+        unit="% of a core",
+        needs_open=False,
+        systems=("weft",),
     ),
     "import": _fresh("import", run_import, 7),
     "first-result": _fresh("Client() to first result", run_first_result, 3),
