@@ -21,7 +21,7 @@ def complete_workers(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the names of connected workers."""
-    from ..top.view import natural
+    from ..overview.hosts import natural
 
     path, address = ctx.params.get("connection_file"), ctx.params.get("address")
     try:
