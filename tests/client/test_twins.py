@@ -26,6 +26,7 @@ AT_ONCE = {
         "asynchronous",
         "cluster",
         "current",
+        "dashboard",
         "dashboard_link",
         "datasets",  # a mapping for blocking clients
         "futures",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import gc
 import os
 import signal
 import subprocess
@@ -124,6 +125,7 @@ def test_a_finalizer_that_does_not_end_costs_its_child_only(client):
             time.sleep(1000)  # workload
 
     def leave():
+        gc.collect(0)  # so that the next collection is that behind the call
         Left()
         return os.getpid()
 
