@@ -43,6 +43,7 @@ from weft.scheduler.core.records.peers import WorkerHandle
 from weft.scheduler.core.records.presence import Members
 from weft.scheduler.core.records.settings import KernelSettings
 from weft.scheduler.core.records.tasks import SchedulerTask
+from weft.scheduler.core.recovery.records import recovery_of
 from weft.scheduler.core.state import SchedulerState
 from weft.scheduler.core.upkeep.turns import Turns
 from weft.scheduler.core.upkeep.user_limits import user_limits_of
@@ -302,8 +303,10 @@ class SchedulerNode:
             for attempt in message.attempts
             if attempt in ws.processing
         }
-        # Those of gangs count later, or not at all if another member was lost.
-        counted = [task for task in tasks if not task.group.options.gang]
+        # Those of gangs count later, or not at all if another member was lost. Of those that run
+        # twice none counts: the other attempt goes on.
+        twice = {task for _, task in recovery_of(self.core).twins.values()}
+        counted = [t for t in tasks if not t.group.options.gang and t not in twice]
         return [(task, self.core.n_exceptions.get(task, 0)) for task in counted]
 
     def _check_retry(self, task: SchedulerTask, n_before: int) -> None:
