@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
