@@ -164,7 +164,7 @@ def test_the_same_call_of_an_unreadable_result_is_computed_again(client, schedul
     bad = client.submit(Bomb, SMALL)
     assert isinstance(bad.exception(20), ValueError)
     again = client.submit(Bomb, SMALL)
-    assert (again.key, again.status) == (bad.key, "pending")
+    assert again.key == bad.key  # it may have been computed already
     assert isinstance(again.exception(20), ValueError)
     assert scheduler.n_runs == 2
     check_that_it_failed(bad)
