@@ -233,7 +233,7 @@ class Client(OfMode[Mode], ClientLife, ClusterClient):
 
     @property
     def dashboard(self) -> Dashboard:
-        """What the cluster does now, live in the cell of a notebook whose last line this is.
+        """A live view of the cluster, in the cell of a notebook whose last line this is.
 
         It comes through the kernel: the browser need not reach the cluster.
         """

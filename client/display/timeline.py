@@ -29,7 +29,7 @@ _OTHERS: Final = "other functions"
 
 
 class Bar(NamedTuple):
-    """What is drawn of one attempt, or of several."""
+    """A bar of the plot: one attempt, or several that are drawn as one."""
 
     one: AttemptTiming  #: the first of them
     function: str

@@ -296,7 +296,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
     twins = recovery_of(state).twins
     for attempt, failure in zip(message.attempts, message.failures, strict=True) if twins else ():
         task = ws.processing.get(attempt)
-        other = next((a for a, (_, of) in twins.items() if of is task), None)
+        other = next((a for a, (_, of) in twins.items() if of is task), None) if task else None
         if task is None or other is None:
             continue
         note_raised(state, task, ws.name, failure)

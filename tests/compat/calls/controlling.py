@@ -1,4 +1,4 @@
-"""What clients control (1.2)."""
+"""Commands of clients to the cluster (1.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs share (1.5)."""
+"""Locks, queues and the like, which programs share (1.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients look at (1.2)."""
+"""Questions of clients about the cluster (1.2)."""
 
 from __future__ import annotations
 
