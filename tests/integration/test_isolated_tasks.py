@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import logging
 import os
 import signal
@@ -154,6 +155,25 @@ def test_a_cancelled_task_is_interrupted_and_cleans_up(client, tmp_path, wait_un
     # Its process is kept.
     wait_until(lambda: is_alive(int((tmp_path / "clean").read_text())))
     assert client.submit(process, pure=False).result(60)
+
+
+def test_a_cancelled_task_is_interrupted_behind_an_import(client, tmp_path, wait_until):
+    def import_for_ever(begun, ended):
+        try:
+            begun.touch()
+            while True:
+                # Much of its time is spent in a callback of importlib, which loses exceptions.
+                importlib._bootstrap._get_module_lock("absent")  # workload
+                sum(range(100))
+        finally:
+            ended.touch()
+
+    for n in range(40):
+        begun, ended = tmp_path / f"begun{n}", tmp_path / f"ended{n}"
+        future = client.submit(import_for_ever, begun, ended, pure=False)
+        wait_until(begun.exists)
+        future.cancel(running=True)
+        wait_until(ended.exists)
 
 
 def test_a_task_sees_that_it_is_cancelled(client, tmp_path, wait_until):

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import NotInTask
 from ...protocol.wire.columns import MAX_SIZE
 from ..core.tasks import AttemptUsage
-from ..slots.interrupting import SlotGate, TaskInterrupted, closed_here
+from ..slots.interrupting import (
+    AGAIN_S,
+    SlotGate,
+    TaskInterrupted,
+    closed_here,
+    is_import_statement,
+)
 from .process import NEWS_SIGNAL
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from ...protocol.host.blocking import TaskWait
     from ...protocol.values.printed import CallOutput
     from .link import Link
@@ -135,10 +145,25 @@ class ChildSeat:
             self._read_missed()
             return answer[0]
 
-    def _on_news(self, _number: int, _frame: object) -> None:
+    def _on_news(self, _number: int, frame: FrameType | None) -> None:
         self._has_news = True
-        if not self.is_busy:
+        if self.is_busy:
+            return
+        if frame is not None and is_import_statement(frame):
+            self._be_told_again()
+        else:
             self._read_missed()
+
+    def _be_told_again(self) -> None:
+        """Have the signal sent again, after the import.
+
+        A signal that is raised here would have its handler called before this returns.
+        """
+        self.is_busy = True
+        try:
+            threading.Timer(AGAIN_S, os.kill, (os.getpid(), NEWS_SIGNAL)).start()
+        finally:
+            self.is_busy = False
 
     def _read_missed(self) -> None:
         """Read the messages of which a signal has told, if a call runs that they are for."""

@@ -32,6 +32,7 @@ from .usage import MemoryWatch
 
 if TYPE_CHECKING:
     import asyncio
+    from types import FrameType
 
     from ..context import WorkerContext
     from ..core.state import WorkerState
@@ -118,19 +119,25 @@ def _is_importing(thread: int) -> bool:
     """Return whether a thread is in an import: an exception there could leave its lock held."""
     frame = sys._current_frames().get(thread)
     while frame is not None:
-        if frame.f_code.co_filename.startswith(_IMPORTLIB):
+        if is_import_statement(frame):
             return True
         frame = frame.f_back
     return False
 
 
-def interrupt_code(thread: int) -> None:
-    """Interrupt a thread that nobody waits for, unless it is in the middle of an import statement.
+def is_import_statement(frame: FrameType) -> bool:
+    """Return whether a frame is in the middle of an import statement.
 
-    A module that is being imported is code like other code: the import ends, as with any exception.
+    An exception there could be lost, or leave the lock of imports held. A module that is being
+    imported is code like other code: the import ends, as with any exception.
     """
+    return frame.f_code.co_filename.startswith(_IMPORTLIB)
+
+
+def interrupt_code(thread: int) -> None:
+    """Interrupt a thread that nobody waits for, unless it is in an import statement."""
     frame = sys._current_frames().get(thread)
-    if frame is not None and not frame.f_code.co_filename.startswith(_IMPORTLIB):
+    if frame is not None and not is_import_statement(frame):
         _set_exception(thread, TaskInterrupted)
 
 
