@@ -113,6 +113,22 @@ def on_interrupts_here(gate: InterruptGate | None) -> None:
     _here.gate = gate
 
 
+@contextlib.contextmanager
+def closed_here() -> Iterator[None]:
+    """Close the gate of the calling thread, if it has one, and open it again if it was open."""
+    gate = _here.gate
+    if gate is None:
+        yield
+        return
+    was_open = gate.is_open
+    gate.close()
+    try:
+        yield
+    finally:
+        if was_open:
+            gate.open()
+
+
 def awaited(wait: TaskWait | None = None) -> AbstractContextManager[None]:
     """Return a context for an `await` of something that other tasks may have to bring about.
 

@@ -18,11 +18,12 @@ from typing import IO, Any
 
 from ...protocol.durations import Duration, seconds_or_none
 from ...protocol.errors.commands import CommandFailed, CommandResult
+from ...protocol.host.blocking import closed_here
 from ...protocol.settings.kinds import Size
 from ...protocol.wire.messages import OWN_PROCESS
 from ..context import get_worker, is_in_task
 from ..core.tasks import AttemptUsage, usage_of
-from ..slots.interrupting import TaskInterrupted, closed_here
+from ..slots.interrupting import TaskInterrupted
 from .files import Input, file_names, move, put, scratch_directory
 from .places import Arguments, Places, as_word, is_keyword
 from .process_group import ProcessEnd, run_process

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import NotInTask
+from ...protocol.host.blocking import closed_here
 from ...protocol.wire.columns import MAX_SIZE
 from ..core.tasks import AttemptUsage
 from ..slots.interrupting import (
     AGAIN_S,
     SlotGate,
     TaskInterrupted,
-    closed_here,
     is_import_statement,
 )
 from .process import NEWS_SIGNAL

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import InternalError, LocalProtocolError
-from ...protocol.host.blocking import TaskWait, on_blocked_here, on_interrupts_here
+from ...protocol.host.blocking import TaskWait, closed_here, on_blocked_here, on_interrupts_here
 from ...protocol.values.serialize import loads, loads_arguments
 from ...protocol.values.sizeof import sizeof
 from ...protocol.wire.failure import Failure
@@ -57,7 +57,7 @@ from ..data.store import Store
 from .activity import SlotClock
 from .coroutines import as_call
 from .failing import failure_in_slot, unsendable
-from .interrupting import Interrupts, SlotGate, TaskInterrupted, closed_here, mend
+from .interrupting import Interrupts, SlotGate, TaskInterrupted, mend
 from .seats import SlotSeat
 from .slot_reading import SlotReading
 from .started import StartedRecord

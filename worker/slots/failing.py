@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Final
 
 from ...protocol.errors import InternalError, Reschedule, UnpicklableResult
+from ...protocol.host.blocking import closed_here
 from ...protocol.values.exceptions import name_packed, pack_exception
 from ...protocol.values.serialize import function_name, loads_arguments
 from ...protocol.wire.failure import Failure, interrupted, reschedule
@@ -21,7 +22,7 @@ from ..data.parts_lost import PartsGone
 from ..data.spill_files import GoneValue
 from ..data.store import Store
 from .coroutines import called
-from .interrupting import IN_PLACE_OF, Interrupts, TaskInterrupted, closed_here
+from .interrupting import IN_PLACE_OF, Interrupts, TaskInterrupted
 
 logger: Final = logging.getLogger("weft.worker")
 

@@ -19,10 +19,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.host.blocking import gate_here
 from ...protocol.wire.failure import reschedule
 from ..core.events import ChunkDone, InterruptRunning, WorkerAction, WorkerEvent
 from ..core.features.categories import WatchMemory
@@ -139,22 +138,6 @@ def interrupt_code(thread: int) -> None:
     frame = sys._current_frames().get(thread)
     if frame is not None and not is_import_statement(frame):
         _set_exception(thread, TaskInterrupted)
-
-
-@contextlib.contextmanager
-def closed_here() -> Iterator[None]:
-    """Close the gate of the calling thread, if it has one, and open it again if it was open."""
-    gate = gate_here()
-    if not isinstance(gate, SlotGate):
-        yield
-        return
-    was_open = gate.is_open
-    gate.close()
-    try:
-        yield
-    finally:
-        if was_open:
-            gate.open()
 
 
 class Interrupts:

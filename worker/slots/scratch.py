@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ...protocol.errors import NotInTask
+from ...protocol.host.blocking import closed_here
 from ..config import scratch_folder
 from ..context import get_worker, is_in_task
-from .interrupting import closed_here
 from .seats import SlotSeat, task_seat
 
 

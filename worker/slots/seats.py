@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import NotInTask
+from ...protocol.host.blocking import closed_here
 from ...protocol.wire.messages import AttemptsPrinted
 from ..context import WorkerContext, get_worker
 from ..core.events import ChunkDone, SlotWaits
 from ..core.features.output import OutputCame
-from .interrupting import TaskInterrupted, closed_here
+from .interrupting import TaskInterrupted
 
 if TYPE_CHECKING:
     from ...protocol.host.blocking import TaskWait
