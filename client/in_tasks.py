@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.errors import ClientClosed, NotInTask, NotSupported, WeftError
+from ..protocol.host.blocking import closed_here
 from ..protocol.host.facts import process_facts
 from ..protocol.host.process_role import is_worker_process
 from ..protocol.net.session import Finder
@@ -84,13 +85,20 @@ class _TaskEngine(Engine):
 
     def post(self, operation: Any) -> None:
         """See `Engine`."""
-        self._name_attempt(operation)
-        super().post(operation)
+        with closed_here():  # the end of the task confirms all that it has begun to submit
+            self._name_attempt(operation)
+            super().post(operation)
 
     def post_submission(self, operation: Any) -> None:
         """See `Engine`."""
-        self._name_attempt(operation)
-        super().post_submission(operation)
+        with closed_here():
+            self._name_attempt(operation)
+            super().post_submission(operation)
+
+    def post_later(self, operation: Any) -> None:
+        """See `Engine`."""
+        with closed_here():  # a finalizer gives up a future: an interrupt there would be lost
+            super().post_later(operation)
 
     def _name_attempt(self, operation: Any) -> None:
         cls = operation.__class__
@@ -243,7 +251,7 @@ def worker_client(
 
 def task_client(host: Any) -> Client[Any]:
     """Return the client of the tasks of this process, and open it if there is none."""
-    with _lock:
+    with closed_here(), _lock:  # an interrupt would leave a part of one behind
         if _clients and _clients[0].is_over:
             del _clients[:]
         if not _clients:

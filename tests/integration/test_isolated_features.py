@@ -11,7 +11,10 @@ import pytest
 
 import weft
 from tests.deploy.daemons import daemon, file_of, scheduler
+from weft.client.in_tasks import _TaskEngine
+from weft.client.shell.engine import Engine
 from weft.protocol.errors import AllotmentExceeded
+from weft.protocol.host.blocking import gate_here
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
@@ -186,6 +189,31 @@ def test_a_task_that_waits_for_others_is_cancelled(client, tmp_path, wait_until)
     wait_until((tmp_path / "begun").exists)
     future.cancel(running=True)
     wait_until((tmp_path / "ended").exists)
+
+
+def test_no_interrupt_comes_while_a_task_submits_or_gives_up_a_future(client):
+    def look():
+        open_gates = []
+
+        class Looking(Engine):
+            def post_submission(self, operation):
+                open_gates.append(gate_here().is_open)
+                super().post_submission(operation)
+
+            def post_later(self, operation):
+                open_gates.append(gate_here().is_open)
+                super().post_later(operation)
+
+        own = weft.get_client()
+        bases = _TaskEngine.__bases__
+        _TaskEngine.__bases__ = (Looking,)
+        try:
+            own.submit(abs, -1, pure=False).release()
+            return open_gates, gate_here().is_open
+        finally:
+            _TaskEngine.__bases__ = bases
+
+    assert client.submit(look, pure=False).result(60) == ([False, False], True)
 
 
 def test_a_running_task_is_told_of_its_worker_s_key_and_attempt(client):
