@@ -176,6 +176,27 @@ def test_a_cancelled_task_is_interrupted_behind_an_import(client, tmp_path, wait
         wait_until(ended.exists)
 
 
+def test_a_cancelled_task_is_interrupted_behind_a_finalizer(client, tmp_path, wait_until):
+    class Value:
+        def __del__(self):
+            sum(range(100))
+
+    def make_values(begun, ended):
+        try:
+            begun.touch()
+            while True:
+                Value()  # workload
+        finally:
+            ended.touch()
+
+    for n in range(20):
+        begun, ended = tmp_path / f"begun{n}", tmp_path / f"ended{n}"
+        future = client.submit(make_values, begun, ended, pure=False)
+        wait_until(begun.exists)
+        future.cancel(running=True)
+        wait_until(ended.exists)
+
+
 def test_a_task_sees_that_it_is_cancelled(client, tmp_path, wait_until):
     def look(folder):
         (folder / "begun").touch()

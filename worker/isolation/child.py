@@ -8,6 +8,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 import threading
 from typing import Any, Final, cast
 
@@ -68,6 +69,7 @@ class _Child:
         set_worker(self._context)
         on_blocked_here(self._seat.blocked)
         on_interrupts_here(self._gate)
+        sys.unraisablehook = self._seat.on_unraisable
 
     def leave(self) -> None:
         """Leave the socket to the parent, in a process that a call has forked.

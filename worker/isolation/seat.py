@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -111,6 +112,15 @@ class ChildSeat:
         self._is_given_up = self.gate.is_due = False
         self._depth = 0
 
+    def on_unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Interrupt the call again if a finalizer has lost the exception. A hook of `sys`."""
+        if not issubclass(unraisable.exc_type, TaskInterrupted):
+            sys.__unraisablehook__(unraisable)
+        elif self.attempt:
+            self.gate.open()
+            self.gate.is_due = True
+            self._be_told_again()
+
     def leave(self) -> None:
         """Ask the worker for nothing any more: this process was forked by a call."""
         self.attempt = 0
@@ -155,7 +165,7 @@ class ChildSeat:
             self._read_missed()
 
     def _be_told_again(self) -> None:
-        """Have the signal sent again, after the import.
+        """Have the signal sent again, after the import or the finalizer.
 
         A signal that is raised here would have its handler called before this returns.
         """
