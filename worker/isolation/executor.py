@@ -53,8 +53,9 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger("weft.worker")
 
-#: A call that was interrupted has this long to end, seconds; then its process is killed.
-KILL_S: Final = 1.0
+#: A call that was interrupted has this long to end, seconds; then its process is killed. If it had
+#: not ended after 5 s, the scheduler would have the worker ended.
+KILL_S: Final = 3.0
 #: A child has this long to put a call away that has ended, seconds; then it is killed.
 _SETTLE_S: Final = 10.0
 #: Functions that a child keeps.
