@@ -81,6 +81,7 @@ SubmittedHook: TypeAlias = "Callable[[SchedulerState, ClientHandle, SchedulerTas
 RecipeHook: TypeAlias = "Callable[[SchedulerState, SchedulerTask, WorkerHandle | None, int], None]"
 StaleHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, int, int | Failure | None], bool]"
 DiedHook: TypeAlias = "Callable[[SchedulerState, SchedulerTask, str, str, bool], None]"
+AvoidingHook: TypeAlias = "Callable[[SchedulerState, TaskOptions], Mapping[str, str]]"
 CancelledHook: TypeAlias = "Callable[[SchedulerState, WorkerHandle, dict[int, str]], None]"
 LostHook: TypeAlias = "Callable[[SchedulerState, list[SchedulerTask]], list[SchedulerTask]]"
 
@@ -225,6 +226,9 @@ class Feature:
     deferred_ready: Hooks[TaskHook] = ()
     #: first with each assignment pass, while this record is in `SchedulerState.busy`
     settling: Hooks[tuple[type, StateHook]] = ()
+    #: a class is looked for: what tasks with these options avoid (`TaskClass.avoided`), the same
+    #: or equal for those of one class; NONE_AVOIDED = they need no other class
+    avoiding: Hooks[AvoidingHook] = ()
     #: a worker has more bytes than `WorkerHandle.watched_above`
     worker_filled: Hooks[WorkerHook] = ()
     #: before the others, with what gives a task to a worker: tasks of classes that take no thread
@@ -275,6 +279,11 @@ class Feature:
     keeps_deferred: Hooks[Callable[[SchedulerState, SchedulerTask], bool]] = ()
     #: before the rows of a report are handled
     attempts_erred: Hooks[Callable[[SchedulerState, WorkerHandle, m.AttemptsErred], None]] = ()
+    #: {kind of failure: what lets a task go on that has not failed with it, and returns the pause
+    #: before that, seconds}
+    moves_on: Mapping[str, Callable[[SchedulerState, SchedulerTask, WorkerHandle], float]] = field(
+        default_factory=dict
+    )
     #: an attempt raised, on this worker
     attempt_raised: Hooks[Callable[[SchedulerState, SchedulerTask, str, Failure], None]] = ()
     #: a worker died under an attempt, or while it served the result of the task: its name, and why

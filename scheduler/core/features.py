@@ -8,6 +8,7 @@ The order is that in which the hooks of one event are called:
   met.
 - Recovery comes next: what a peer of an earlier scheduler brings, and what is gone with it, is
   known before anything is decided upon it.
+- Which workers a class avoids is known before a feature looks at its members.
 - Sums over peers are up to date before a feature reads them.
 - Memory, copies and relays look at workers and data. They come before those who talk to users
   about the same event.
@@ -30,6 +31,7 @@ from typing import Final
 from ...protocol.metrics import Metric
 from .actors import feature as actors
 from .arrays import feature as arrays
+from .avoidance import moving
 from .blocking import failing
 from .blocking import feature as blocking
 from .categories import feature as categories
@@ -79,6 +81,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     cluster_size.FEATURE,
     gangs.HOLDING_BACK,
     recovery.FEATURE,
+    moving.FEATURE,
     cluster_totals.FEATURE,
     timings.FEATURE,
     desired.FEATURE,

@@ -23,12 +23,12 @@ from ....protocol.deaths import is_of_memory
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import Failure
 from ....protocol.wording import lasting
+from ..avoidance.moving import avoid, is_reschedule
 from ..feature import Feature
 from ..moves.transitions import ACTIVE
 from ..records.peers import TAKES_NOTHING, WorkerHandle
 from ..records.presence import LostWorker
 from ..records.tasks import MEMORY, SchedulerTask
-from ..requests.retrying import avoid, is_reschedule
 from .feature import MAX_BLOCKED, MAX_REASON_CHARS, block, blocks_of, can_spare
 
 if TYPE_CHECKING:

@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ....protocol.wire import messages as m
 from ....protocol.wire.part_index import OUT_OF_REACH, PartIndex, as_value
 from ..assignment.asking_back import ask_all_back
+from ..avoidance.moving import is_reschedule
 from ..invariants.checking import tasks_in
 from ..moves.locating import MAX_HOLDERS
 from ..moves.transitions import drop_at_workers
 from ..records.peers import TAKES_NOTHING, WorkerHandle
 from ..records.tasks import MEMORY, SchedulerTask
 from ..reports.missing import give_up_unreachable, replace_lost
-from ..requests.retrying import is_reschedule
 
 if TYPE_CHECKING:
     from ..state import SchedulerState

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import Failure, data_lost, gang_ended
+from ..avoidance.moving import is_reschedule
 from ..interruption.interrupted import note_ended
 from ..interruption.interrupting import END_PROCESS_AFTER_S, interrupt
 from ..moves.reporting import send_states
@@ -27,7 +28,7 @@ from ..records.tasks import ERRED, MEMORY, NO_WORKER, PROCESSING, RELEASED, WAIT
 from ..reports.completion import on_erred
 from ..reports.missing import lose_replica, replace_lost
 from ..requests import wanted_keys
-from ..requests.retrying import is_reschedule, pause_s
+from ..requests.retrying import pause_s
 from ..requests.submission import on_cancel, run_again
 from .records import GangRecord, Gangs, HeldBack, gangs_of, gangs_of_tasks
 

@@ -32,8 +32,8 @@ def lacks(ws: WorkerHandle, task_class: TaskClass, *, strictly: bool = True) -> 
     for name, amount in task_class.resources:
         if (offered := ws.resources.get(name, 0.0)) < amount:
             reasons.append(lacking_text(name, offered, amount))
-    if strictly and task_class.avoided and ws.worker_id in task_class.avoided:
-        reasons.append("is one that the task has left")
+    if strictly and ws.worker_id in task_class.avoided:
+        reasons.append(task_class.avoided[ws.worker_id])
     wanted = task_class.workers
     is_bound = strictly or not task_class.allow_other_workers
     if wanted and is_bound and not ws.is_named(wanted):
@@ -56,20 +56,25 @@ def leave_classes(state: SchedulerState, ws: WorkerHandle) -> None:
 
     It is out of `state.workers` already, or leaving.
     """
-    ws.classes.clear()
     state.takers.pop(ws, None)
     for task_class in [c for c in state.classes.values() if ws in c.members]:
-        del task_class.members[ws]
-        task_class.open.pop(ws, None)
-        task_class.partly.pop(ws, None)
+        leave_class(state, task_class, ws)
+
+
+def leave_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle) -> None:
+    """Take a member out of a class that it may not run any more; set aside what none may run."""
+    del task_class.members[ws]
+    ws.classes.pop(task_class, None)
+    task_class.open.pop(ws, None)
+    task_class.partly.pop(ws, None)
+    if not task_class.members:
+        if task_class.is_loose:
+            fill_class(state, task_class)
         if not task_class.members:
-            if task_class.is_loose:
-                fill_class(state, task_class)
-            if not task_class.members:
-                task_class.unrunnable_since = state.now  # some may have been set aside before
-                for task in task_class.queue.items():
-                    move(state, task, NO_WORKER)
-                    file_unrunnable(state, task)
+            task_class.unrunnable_since = state.now  # some may have been set aside before
+            for task in task_class.queue.items():
+                move(state, task, NO_WORKER)
+                file_unrunnable(state, task)
 
 
 def _extend_class(state: SchedulerState, task_class: TaskClass, ws: WorkerHandle) -> None:

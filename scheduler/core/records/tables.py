@@ -43,7 +43,7 @@ class StateTables:
         self.functions: dict[bytes, Function] = {}
         self.prefixes: Prefixes = Prefixes()  #: what was learned, by function name
         self.default_class = TaskClass((), (), False, ())
-        #: {(workers, allow_other_workers, resources, avoided workers if any): class}, and some of
+        #: {(workers, allow_other_workers, resources, what is avoided if any): class}, and some of
         #: another kind
         self.classes: dict[tuple[object, ...], TaskClass] = {(): self.default_class}
         self.ready = ReadyClasses()  #: all classes with a queued task

@@ -9,7 +9,7 @@ that a task is not in.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -40,6 +40,9 @@ PROCESSING: Final = "processing"  #: assigned to one worker, under one attempt
 MEMORY: Final = "memory"  #: finished; at least one worker has the data
 ERRED: Final = "erred"  #: failed, or depends on one that failed
 FORGOTTEN: Final = "forgotten"  #: nowhere any more; only a stale reference can show this state
+
+#: What most classes avoid.
+NONE_AVOIDED: Final[Mapping[str, str]] = {}
 
 
 class Function:
@@ -104,7 +107,7 @@ class TaskClass:
         workers: tuple[str, ...],
         allow_other_workers: bool,
         resources: tuple[tuple[str, float], ...],
-        avoided: tuple[str, ...] = (),
+        avoided: Mapping[str, str] = NONE_AVOIDED,
         *,
         takes_thread: bool = True,
         keeps_inputs: bool = False,
@@ -118,7 +121,7 @@ class TaskClass:
         self.resources = resources
         #: its tasks name less than one core, so they have no thread to give up while they wait
         self.shares_core = any(n == BESIDE or (n == CORES and a < 1) for n, a in resources)
-        #: ids of workers that may not run it while others may: its tasks asked there for another
+        #: {worker id: why} of those that may not run it while others may: a feature avoids them
         self.avoided = avoided
         #: its loose restrictions do not bind: the workers that satisfy them take nothing for long
         self.is_unbound = False
@@ -219,7 +222,6 @@ class TaskGroup:
         "function",
         "generation",
         "is_limited",
-        "n_rescheduled",
         "needed_again",
         "options",
         "prefix",
@@ -252,8 +254,6 @@ class TaskGroup:
         self.generation = generation
         #: as they came, with the tags of the task that submitted it
         self.options = options
-        #: how often its task has asked for another worker; above 0 it has one task
-        self.n_rescheduled = 0
         #: when
         self.submitted = submitted
         #: see `AssignTasks`, for those of its tasks that are wanted
@@ -265,7 +265,6 @@ class TaskGroup:
         """Return a group of the same tasks in another class."""
         common = self.generation, self.client, self.submitted, self.options, self.user
         group = TaskGroup(self.function, task_class, *common)
-        group.n_rescheduled = self.n_rescheduled
         group.wanted, group.needed_again = self.wanted, self.needed_again
         return group
 

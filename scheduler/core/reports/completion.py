@@ -28,7 +28,7 @@ from ..moves.transitions import (
 from ..records.peers import ClientHandle, WorkerHandle
 from ..records.prefixes import Prefix
 from ..records.tasks import ERRED, MEMORY, WAITING, SchedulerTask, TaskGroup
-from ..requests.retrying import avoid, is_reschedule, pause, take_retry
+from ..requests.retrying import pause, take_retry
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -211,19 +211,14 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
             continue
         if task in again:
             continue  # a row that comes twice counts once
-        if is_reschedule(failure):
-            for attempt_raised in state.features.attempt_raised:
-                attempt_raised(state, task, ws.name, failure)
-            state.story.note(state.now, f"asked on {ws.name} for another worker", [task.key])
-            pauses[task] = avoid(state, task, ws)
-            again[task] = None
-            drop_attempt(state, ws, attempt)
-            continue
-        task.group.prefix.note_raised(duration_us, queued_us)
         for attempt_raised in state.features.attempt_raised:
             attempt_raised(state, task, ws.name, failure)
         n_before = state.n_exceptions.get(task, 0)
-        delay_s = take_retry(state, task)
+        if (moves_on := state.features.moves_on.get(failure[0])) is not None:
+            delay_s: float | None = moves_on(state, task, ws)
+        else:
+            task.group.prefix.note_raised(duration_us, queued_us)
+            delay_s = take_retry(state, task)
         if delay_s is not None:
             again[task] = None
             pauses[task] = delay_s

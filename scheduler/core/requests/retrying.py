@@ -1,36 +1,26 @@
-"""Tasks that are run again: failed ones on request, others after a pause or on another worker.
+"""Tasks that are run again: failed ones on request, others after a pause.
 
 A client asks with `RetryKeys`. A task that has raised waits for the pause that its `retries=`
-states, in state no_worker and among `SchedulerState.paused`. A task that has raised `Reschedule`
-joins a class that its last workers may not run, while others may.
+states, in state no_worker and among `SchedulerState.paused`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from ....protocol.wire import messages as m
-from ....protocol.wire.failure import RESCHEDULE, Failure
-from ..moves.eligibility import fill_class
 from ..moves.reporting import send_states
 from ..moves.transitions import activate, enqueue, move
 from ..moves.unrunnable import file_unrunnable
-from ..moves.without_recipe import change_group
-from ..records.peers import ClientHandle, WorkerHandle
-from ..records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask, TaskClass
+from ..records.peers import ClientHandle
+from ..records.tasks import ERRED, NO_WORKER, QUEUED, RELEASED, SchedulerTask
 from .submission import run_again
 from .wanted_keys import want
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
-
-#: A task avoids so many of the workers on which it has asked for another one: the latest.
-MAX_AVOIDED: Final = 4
-#: A task may ask for another worker so often without a pause; the pauses after that.
-N_AT_ONCE: Final = 3
-RESCHEDULE_PAUSES: Final = (0.05, 2.0, 5.0, 0.0)
 
 
 # -- on request -----------------------------------------------------------------------------------
@@ -113,31 +103,3 @@ def end_pause(state: SchedulerState, task: SchedulerTask) -> None:
     del state.paused[task]
     if task.group.task_class.members:  # else it waits for a worker
         enqueue(state, task)
-
-
-# -- on another worker ----------------------------------------------------------------------------
-def is_reschedule(failure: Failure) -> bool:
-    """Return whether an attempt has not failed, but asks for another worker."""
-    return bool(failure[0] == RESCHEDULE)
-
-
-def avoid(state: SchedulerState, task: SchedulerTask, ws: WorkerHandle) -> float:
-    """Let a task avoid the worker on which it has asked for another; return its pause, seconds.
-
-    It is processing there, and about to be taken back.
-    """
-    old = task.group
-    task_class = old.task_class
-    if task.is_without_recipe or task_class.is_deferred or not task_class.takes_thread:
-        return 0.0  # it stays where it is
-    avoided = (*(i for i in task_class.avoided if i != ws.worker_id), ws.worker_id)[-MAX_AVOIDED:]
-    key = (task_class.workers, task_class.allow_other_workers, task_class.resources, avoided)
-    found = state.classes.get(key)
-    if found is None:
-        found = state.classes[key] = TaskClass(key, *key)
-        fill_class(state, found)
-    group = old.in_class(found)
-    group.n_rescheduled += 1
-    change_group(state, task, group)
-    n_late = group.n_rescheduled - N_AT_ONCE
-    return pause_s(RESCHEDULE_PAUSES, task.key, n_late) if n_late > 0 else 0.0

@@ -40,6 +40,7 @@ from ..records.tasks import (
     ERRED,
     FORGOTTEN,
     MEMORY,
+    NONE_AVOIDED,
     QUEUED,
     RELEASED,
     Function,
@@ -396,13 +397,19 @@ def class_of(state: SchedulerState, options: TaskOptions, is_deferred: bool = Fa
     """Return the class of tasks with these options, or for as long as a feature defers them."""
     amounts, takes_thread = options.resources, options.takes_thread
     together = options.held_in
-    if not (options.workers or amounts or is_deferred or together) and takes_thread:
-        return state.default_class
+    avoided = NONE_AVOIDED
+    if takes_thread and not (is_deferred or together):
+        for avoiding in state.features.avoiding:
+            avoided = avoiding(state, options)
+        if avoided is NONE_AVOIDED and not (options.workers or amounts):
+            return state.default_class
     workers = tuple(sorted(options.workers))
     rounded = ((n, round(float(a), RESOURCE_DIGITS)) for n, a in amounts.items())
     resources = tuple(sorted((name, amount) for name, amount in rounded if amount > 0))
     is_loose = options.allow_other_workers
     key: tuple[object, ...] = (workers, is_loose, resources)
+    if avoided is not NONE_AVOIDED:
+        key = (*key, avoided)
     if not takes_thread:
         key, resources = (_THREADLESS, workers, is_loose, options.keeps_inputs), ()
     elif is_deferred:
@@ -416,6 +423,7 @@ def class_of(state: SchedulerState, options: TaskOptions, is_deferred: bool = Fa
             workers,
             is_loose,
             resources,
+            avoided,
             takes_thread=takes_thread,
             keeps_inputs=options.keeps_inputs,
             is_deferred=is_deferred and takes_thread,

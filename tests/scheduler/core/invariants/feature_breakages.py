@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .array_breakages import ARRAY_BREAKAGES
+from .avoidance_breakages import AVOIDANCE_BREAKAGES
 from .blocking_breakages import BLOCKING_BREAKAGES
 from .category_breakages import CATEGORY_BREAKAGES
 from .conditions_breakages import CONDITIONS_BREAKAGES
@@ -22,6 +23,7 @@ from .user_breakages import USER_BREAKAGES
 #: {invariant: what breaks it}, of a `Broken` board
 FEATURE_BREAKAGES: dict[str, Callable[[Any], object]] = {
     **ARRAY_BREAKAGES,
+    **AVOIDANCE_BREAKAGES,
     **CATEGORY_BREAKAGES,
     **CONDITIONS_BREAKAGES,
     **GANG_BREAKAGES,
