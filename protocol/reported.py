@@ -21,6 +21,9 @@ METRICS_URL: Final = "metrics_url"
 SPILLS: Final = "spills"
 #: The fact of a worker that starts a task with resources only when they are free there.
 QUEUES_RESOURCES: Final = "queues_resources"
+#: The fact of a worker that ends at a time that is known: for how long after its registration its
+#: tasks may run, seconds.
+TIME_LEFT: Final = "time_left_s"
 #: A worker that uses more than this part of its limit is nearly full.
 MEMORY_HIGH: Final = 0.8
 #: Of these results, the bytes that are on the disk and not in memory.

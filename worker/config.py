@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from ..protocol.reported import SPILLS, TIME_LEFT
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import Address, parse_address
 from .policy import Fractions, Isolation
@@ -62,6 +65,7 @@ class WorkerConfig:
             `started_path` then; "" = the scheduler sums them.
         stop_timeout_s: time that running tasks get to end when the worker stops.
         grace_period_s: time that running tasks get to end when the worker leaves after SIGTERM.
+        tasks_end_at: when its tasks will have to have ended, by `time.monotonic`; None = not known.
         catches_output: send what tasks print and log to clients that want it; only for a process
             that has no other worker.
         keeps_output: write that to the process's own stdout and stderr as well.
@@ -93,6 +97,7 @@ class WorkerConfig:
     metrics_url: str = ""
     stop_timeout_s: float = 2.0
     grace_period_s: float = 0.0
+    tasks_end_at: float | None = None
     orphan_lease_s: float = 900.0
     catches_output: bool = False
     keeps_output: bool = True
@@ -104,6 +109,13 @@ class WorkerConfig:
         """Whether values are written to disk when memory is short."""
         has_limit = self.memory_limit and (self.fractions.target or self.fractions.spill)
         return bool(has_limit) and self.spill_directory is not None
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the worker reports of this when it registers."""
+        facts: dict[str, Any] = {SPILLS: self.spills}
+        if self.tasks_end_at is not None:
+            facts[TIME_LEFT] = max(self.tasks_end_at - time.monotonic(), 0.0)
+        return facts
 
     def data_address(self, scheduler_address: str, own_host: str) -> str:
         """Decide where to listen for peers and clients.

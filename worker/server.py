@@ -34,7 +34,7 @@ from ..protocol.net.connection import Connection
 from ..protocol.net.session import SessionOwner, SessionRunner
 from ..protocol.net.sockets import host_on_the_way_to
 from ..protocol.net.transport import Listener
-from ..protocol.reported import QUEUES_RESOURCES, SPILLS, with_metrics_url
+from ..protocol.reported import QUEUES_RESOURCES, with_metrics_url
 from ..protocol.trust.security import Security, is_loopback
 from ..protocol.wire.address import parse_address
 from ..protocol.wire.message import Message
@@ -365,7 +365,7 @@ class WorkerServer(SessionOwner):
             memory_limit=config.memory_limit,
             resources=self._offered,
             supervisor_id=config.supervisor_id,
-            facts={**facts, SPILLS: config.spills, QUEUES_RESOURCES: True},
+            facts={**facts, **config.facts(), QUEUES_RESOURCES: True},
             is_unused=self.executor.state.is_unused,
         )
 

@@ -174,6 +174,7 @@ def _work(plain: dict[str, Any], find: Finder | None, stop_timeout_s: float) -> 
         # Those of a `LocalCluster` share the terminal of the program that shows it.
         keeps_output=find is not None,
         grace_period_s=plain.get("grace_period_s", 0.0),
+        tasks_end_at=plain.get("tasks_end_at"),
         isolation=isolation_of(f"{__package__}.isolated", plain.get("isolate")),
         # The supervisor ends the whole family, with one line, before its workers do so themselves.
         orphan_lease_s=plain.get("orphan_lease_s", 900.0) + 30.0,

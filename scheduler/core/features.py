@@ -31,7 +31,7 @@ from typing import Final
 from ...protocol.metrics import Metric
 from .actors import feature as actors
 from .arrays import feature as arrays
-from .avoidance import moving
+from .avoidance import ending, moving
 from .blocking import failing
 from .blocking import feature as blocking
 from .categories import feature as categories
@@ -82,6 +82,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     gangs.HOLDING_BACK,
     recovery.FEATURE,
     moving.FEATURE,
+    ending.FEATURE,
     cluster_totals.FEATURE,
     timings.FEATURE,
     desired.FEATURE,

@@ -50,10 +50,15 @@ class Lifetimes:
         #: {worker_id: None} of those that were asked to leave
         self._expired: dict[str, None] = {}
 
+    def seconds_of(self, worker_id: str) -> float | None:
+        """Return how long a worker lives, which depends on its id; None = for ever."""
+        if self._lifetime is None:
+            return None
+        return self._lifetime.of_one(random.Random(worker_id).uniform(-1.0, 1.0))
+
     def begin(self, worker_id: str, name: str) -> None:
         """Begin the life of a worker whose process runs."""
-        if self._lifetime is not None:
-            delay_s = self._lifetime.of_one(random.uniform(-1.0, 1.0))
+        if (delay_s := self.seconds_of(worker_id)) is not None:
             loop = asyncio.get_running_loop()
             self._timers[worker_id] = loop.call_later(delay_s, self._expire, worker_id, name)
 

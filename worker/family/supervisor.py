@@ -352,6 +352,10 @@ class Supervisor:
         self._plugins.on_worker_started(place.worker_id)
         options = place.spec.options
         environment = {**options.get("environment", {}), **self._plugins.environment}
+        lifetime_s = self._lifetimes.seconds_of(place.worker_id)
+        if lifetime_s is not None:
+            ends_at = place.started + lifetime_s + self.config.grace_period_s
+            options = {**options, "tasks_end_at": ends_at}
         self._ask(
             "start",
             {

@@ -18,6 +18,7 @@ from ....protocol.wire.question_arguments import Info
 from ....protocol.wording import counted, listed, sized
 from ..actors.waits import waits_at
 from ..arrays.running import why_array
+from ..avoidance.ending import why_too_short
 from ..blocking.feature import is_barred
 from ..categories.allotting import why_unallotted
 from ..conditions.feature import why_deferred
@@ -92,6 +93,7 @@ def explain(state: SchedulerState, task: SchedulerTask) -> Info:
         details.append(f"a result of {task.group.prefix.name} takes about {nbytes}")
     if task.group.options.timeout_us and task.state not in (MEMORY, ERRED):
         details.append(f"an attempt may run for {task.group.options.timeout_us / 1e6:g} s")
+        details += why_too_short(state, task)
     if cause is not None and cause in seen:
         waits = cycles.find_cycle(state, task, set(), set())
         if waits is not None:
