@@ -22,7 +22,7 @@ def are_counted_by(worker_id: str) -> bool:
 def facts_of(worker: WorkerNode) -> dict[str, Any]:
     """Return the facts that a worker registers with."""
     own = {SPILLS: worker.spill.is_on, QUEUES_RESOURCES: worker.counts_amounts}
-    return {"host": worker.host, "python": "3.11", **own}
+    return {"host": worker.host, "python": "3.11", **own, **worker.sim.ends.facts_of(worker)}
 
 
 def check(worker: WorkerNode) -> None:

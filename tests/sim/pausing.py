@@ -84,6 +84,7 @@ class Assigned:
             if ws is None or len(unsent) <= n_before:
                 continue
             assert not ws.is_paused, f"{unsent[-1].keys} are assigned to {ws}, which is paused"
+            self._sim.ends.check(self._core, ws, unsent[n_before:])
             worker = self._sim.workers.get(ws.worker_id)
             if worker is not None and worker.pauses.is_paused:
                 self._sim.world.probes["assigned before the pause was known"] += 1

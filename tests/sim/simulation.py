@@ -26,6 +26,7 @@ from .client_node import FAILED, ClientNode
 from .conditions import Conditions
 from .coordination import ObjectUsers
 from .disks import Disks
+from .ends import SimulatedEnds
 from .executions import Executions
 from .gangs import SimulatedGangs
 from .graphs import Graph, Spec
@@ -75,6 +76,7 @@ class Simulation:
         self.conditions = Conditions(seed, self)
         self.gangs = SimulatedGangs(seed, self)
         self.categories = SimulatedCategories(seed, self)
+        self.ends = SimulatedEnds(seed, self)
         self.recurring = Recurring(seed, self.plan, self.graph)
         self.arrays = SimulatedArrays(seed, self)
         self.journal = SimulatedJournal(seed, self)
