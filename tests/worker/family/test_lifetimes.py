@@ -30,7 +30,8 @@ def test_lifetimes_of_workers_differ_by_the_stagger_and_stay_the_same():
 
 
 def facts_of(tasks_end_at: float | None) -> dict[str, Any]:
-    config = WorkerConfig(scheduler="tcp://h:1", security=Security(), tasks_end_at=tasks_end_at)
+    security = Security(b"token" * 8)
+    config = WorkerConfig(scheduler="tcp://h:1", security=security, tasks_end_at=tasks_end_at)
     return config.facts()
 
 
