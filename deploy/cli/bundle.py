@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .group import Chosen, fail, scheduler_and, weft
+from .group import Chosen, fail, scheduler_options, weft
 from .options import FilePath
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ send this to somebody.
 
 
 @weft.command(short_help="Write all that helps to understand tasks into one file.")
-@scheduler_and("[KEY]...")
+@click.argument("arguments", nargs=-1, metavar="[KEY]...")
+@scheduler_options
 @click.option(
     "--failed", "of_failed", is_flag=True, help=f"The tasks that failed last, at most {MAX_TASKS}."
 )
@@ -57,7 +58,7 @@ send this to somebody.
     show_default=True,
     help="The zip file to write.",
 )
-def bundle(chosen: Chosen, arguments: list[str], of_failed: bool, output: Path) -> None:
+def bundle(chosen: Chosen, arguments: tuple[str, ...], of_failed: bool, output: Path) -> None:
     """Write all that helps to understand why tasks failed, or do not run, into one file.
 
     It has their explanations, attempts, stories and tracebacks; log lines of their workers and of

@@ -44,11 +44,12 @@ from . import (  # noqa: F401 - each adds its command to the group
     top,
     worker,
 )
-from .group import Chosen, fail, key_in, scheduler_and, weft
+from .group import Chosen, fail, key_in, scheduler_options, weft
 
 
 @weft.command(short_help="Show a running cluster, or one task.")
-@scheduler_and("[KEY]")
+@click.argument("arguments", nargs=-1, metavar="[KEY]")
+@scheduler_options
 @click.option("--json", "as_json", is_flag=True, help="Print the whole description, for programs.")
 @click.option(
     "--all",
@@ -56,11 +57,11 @@ from .group import Chosen, fail, key_in, scheduler_and, weft
     is_flag=True,
     help="List every scheduler of yours that can be found from this machine.",
 )
-def info(chosen: Chosen, arguments: list[str], as_json: bool, is_all: bool) -> None:
+def info(chosen: Chosen, arguments: tuple[str, ...], as_json: bool, is_all: bool) -> None:
     """Show a running cluster: its workers, clients and tasks.
 
     With the KEY of a task (future.key): its state, the reason for it, where it is, what it needs,
-    and what happened to it lately. An argument like tcp://host:8786 is the scheduler's ADDRESS.
+    and what happened to it lately.
 
     With --all: the schedulers of your run directory, of $WEFT_CONNECTION_FILE, and of the processes
     of yours that run 'weft scheduler' on this machine; the exit code is 1 if there is none.

@@ -24,6 +24,7 @@ def complete_workers(
     from ..overview.hosts import natural
 
     path, address = ctx.params.get("connection_file"), ctx.params.get("address")
+    address = address or ctx.params.get("at")
     try:
         names = asyncio.run(_names(path, address))
     except Exception:  # a traceback would be written into the line that the user edits

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .group import Chosen, connection_options, weft
+from .group import Chosen, scheduler_options, weft
 from .jobs import connected
 from .options import latest_option
 
@@ -33,7 +33,7 @@ _SUBJECTS: Final = ("key", "client", "worker", "host")
     help="Only those of this kind, such as worker-lost; may be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each event.")
-@connection_options
+@scheduler_options
 def events(
     topic: str,
     n: int,

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import click
 
-from .group import Chosen, key_in, scheduler_and, weft
+from .group import Chosen, key_in, scheduler_options, weft
 from .jobs import connected
 
 
 @weft.command(short_help="Explain why a task does not run, or is not done.")
-@scheduler_and("KEY")
+@click.argument("arguments", nargs=-1, metavar="KEY")
+@scheduler_options
 @click.option("--json", "as_json", is_flag=True, help="Print the parts, for programs.")
-def explain(chosen: Chosen, arguments: list[str], as_json: bool) -> None:
+def explain(chosen: Chosen, arguments: tuple[str, ...], as_json: bool) -> None:
     """Explain why a task does not run or is not done, and where its time went.
 
     KEY is future.key. The explanation follows the task to the one that it waits for in the end:
     inputs, workers and what they lack, the place in the queue, locks and their holders. Of a
-    detached job that has ended it says how, from the journal. An argument
-    like tcp://host:8786 is the scheduler's ADDRESS. 'weft info KEY' describes the task and its
-    history.
+    detached job that has ended it says how, from the journal. 'weft info KEY' describes the task
+    and its history.
 
     \b
     Examples:

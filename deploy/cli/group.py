@@ -12,6 +12,7 @@ import click
 
 from ...protocol.host.versions import weft_version
 from ...protocol.settings import common
+from .addressing import SchedulerArgument
 from .completing import complete_addresses, complete_connection_files
 from .hints import CommandGroup
 from .options import from_table
@@ -60,16 +61,6 @@ connection_file_option: Final = from_table(
 )
 
 
-#: Adds the option --scheduler, which each command that finds a scheduler takes.
-scheduler_option: Final = click.option(
-    "--scheduler",
-    "at",
-    metavar="ADDRESS",
-    shell_complete=complete_addresses,
-    help="Address of the scheduler. Default: that of the connection file.",
-)
-
-
 class Chosen(NamedTuple):
     """The scheduler of a command, as its options choose it."""
 
@@ -95,59 +86,52 @@ class Chosen(NamedTuple):
         return asking(self.find(), question)
 
 
-def connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --scheduler and --connection-file, as the parameter `chosen`."""
-
-    @functools.wraps(function)
-    def call(at: str | None, connection_file: Path | None, **more: Any) -> Any:
-        return function(chosen=Chosen(connection_file, at), **more)
-
-    return scheduler_option(connection_file_option(call))
-
-
 def scheduler_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ADDRESS, also as --scheduler, and --connection-file, as the parameter `chosen`."""
-    argument = click.argument("address", required=False, shell_complete=complete_addresses)
 
     @functools.wraps(function)
     def call(address: str | None, at: str | None, connection_file: Path | None, **more: Any) -> Any:
-        return function(chosen=Chosen(connection_file, one_address(address, at)), **more)
+        if address and at and address != at:
+            raise click.UsageError(f"two schedulers: {address}, and {at} by --scheduler")
+        return function(chosen=Chosen(connection_file, address or at), **more)
 
-    return argument(scheduler_option(connection_file_option(call)))
-
-
-def scheduler_and(others: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the same where other arguments follow ADDRESS, as the parameter `arguments`."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        argument = click.argument("arguments", nargs=-1, metavar=f"[ADDRESS] {others}")
-
-        @functools.wraps(function)
-        def call(
-            arguments: tuple[str, ...], at: str | None, connection_file: Path | None, **more: Any
-        ) -> Any:
-            address, rest = split_address(arguments, at)
-            return function(chosen=Chosen(connection_file, address), arguments=rest, **more)
-
-        return argument(scheduler_option(connection_file_option(call)))
-
-    return decorate
+    return _with_address(call)
 
 
-def one_address(argument: str | None, option: str | None) -> str | None:
-    """Return the address of the scheduler, which is an argument or the value of --scheduler."""
-    if argument and option and argument != option:
-        raise click.UsageError(f"two schedulers: {argument}, and {option} by --scheduler")
-    return argument or option
+def scheduler_and_workers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the same to a command whose arguments `workers` may be addresses, too.
+
+    With --scheduler, all arguments are workers, unless the first is the same address.
+    """
+
+    @functools.wraps(function)
+    def call(
+        address: str | None,
+        at: str | None,
+        connection_file: Path | None,
+        workers: tuple[str, ...],
+        **more: Any,
+    ) -> Any:
+        if address and at and address != at:
+            workers = address, *workers
+        chosen = Chosen(connection_file, at or address)
+        return function(chosen=chosen, workers=workers, **more)
+
+    return _with_address(call)
 
 
-def split_address(arguments: Sequence[str], option: str | None) -> tuple[str | None, list[str]]:
-    """Return the address of the scheduler, which may be the first argument, and the others."""
-    from .info import is_address
-
-    others = list(arguments)
-    address = others.pop(0) if others and is_address(others[0]) else None
-    return one_address(address, option), others
+def _with_address(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the parameters by which a command finds a scheduler."""
+    option = click.option(
+        "--scheduler",
+        "at",
+        metavar="ADDRESS",
+        shell_complete=complete_addresses,
+        help="Address of the scheduler; it may also be the first word after the command. Default: "
+        "that of the connection file.",
+    )
+    argument = click.argument("address", cls=SchedulerArgument)
+    return argument(option(connection_file_option(function)))
 
 
 def key_in(arguments: Sequence[str]) -> str:

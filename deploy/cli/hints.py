@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from ...protocol.wording import nearest
+from .addressing import AddressedCommand
 
 #: A name of this similarity may be meant, even if another one begins with the given text.
 _NEARLY_SAME: Final = 0.8
@@ -111,7 +112,7 @@ _ELSEWHERE: Final[dict[str, dict[str, str]]] = {
 _SIMILAR: Final = 0.7
 
 
-class HintingCommand(click.Command):
+class HintingCommand(AddressedCommand):
     """A command whose error for an unknown option proposes a similar one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

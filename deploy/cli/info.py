@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from operator import itemgetter
 from typing import Any, Final, TypeVar
@@ -19,8 +18,6 @@ T = TypeVar("T")
 
 #: A process that has not answered after this is reported.
 TIMEOUT_S: Final = 10.0
-#: tcp://host:port and the like, or host:port.
-_ADDRESS: Final = re.compile(r"[a-z]+://|[\w.-]+:\d+$|\[[0-9a-f:]+\]:\d+$")
 
 
 def asking(found: ConnectionFile, question: Callable[[Viewer], Awaitable[T]]) -> tuple[T, str]:
@@ -40,11 +37,6 @@ def asking(found: ConnectionFile, question: Callable[[Viewer], Awaitable[T]]) ->
                 raise CommError("the scheduler does not answer", found.addresses[0]) from None
 
     return asyncio.run(run()), found.addresses[0]
-
-
-def is_address(text: str) -> bool:
-    """Return whether an argument of a command is an address, and not the key of a task."""
-    return _ADDRESS.match(text) is not None
 
 
 _WORKERS: Final = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .group import Chosen, connection_options, weft
+from .group import Chosen, scheduler_options, weft
 from .hints import CommandWithCodes
 from .options import Count, Time
 
@@ -67,7 +67,7 @@ def connected(chosen: Chosen, command: str) -> Client[Any]:
 @click.option("--limit", type=Count(1), default=50, show_default=True, help="At most so many.")
 @click.option("--summary", is_flag=True, help="Count all jobs by name and state instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each job.")
-@connection_options
+@scheduler_options
 def queue(
     state: str | None,
     name: str | None,
@@ -254,7 +254,7 @@ def _seconds(begin: datetime, end: datetime) -> float:
 @weft.command(cls=CommandWithCodes, short_help="Wait until detached jobs have ended.")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @click.option("--timeout", type=Time(min=0), metavar="TIME", help="Wait no longer than this.")
-@connection_options
+@scheduler_options
 def wait(keys: tuple[str, ...], timeout: float | None, chosen: Chosen) -> None:
     """Wait until detached jobs have ended; name those that have failed.
 
@@ -310,7 +310,7 @@ def _described(error: BaseException) -> str:
 # -- weft output -----------------------------------------------------------------------------------
 @weft.command(cls=CommandWithCodes, short_help="Print what a detached job has printed.")
 @click.argument("key")
-@connection_options
+@scheduler_options
 def output(key: str, chosen: Chosen) -> None:
     """Print what the command of a detached job has printed, and end with its exit code.
 
@@ -367,7 +367,7 @@ def output(key: str, chosen: Chosen) -> None:
 @weft.command(short_help="Cancel detached jobs, also those that run.")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @click.option("--reason", default="", metavar="TEXT", help="What those are told who wait for it.")
-@connection_options
+@scheduler_options
 def cancel(keys: tuple[str, ...], reason: str, chosen: Chosen) -> None:
     """Cancel detached jobs that have not ended, also those that run.
 
@@ -389,7 +389,7 @@ def cancel(keys: tuple[str, ...], reason: str, chosen: Chosen) -> None:
 @click.argument("keys", nargs=-1, metavar="[KEY...]")
 @click.option("--failed", is_flag=True, help="All that have failed, instead of KEYs.")
 @click.option("--match", metavar="REGEX", help="With --failed: of these names or keys only.")
-@connection_options
+@scheduler_options
 def retry(
     keys: tuple[str, ...],
     failed: bool,
@@ -436,7 +436,7 @@ def retry(
 
 @weft.command(short_help="Forget detached jobs that have ended, and their results.")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
-@connection_options
+@scheduler_options
 def forget(keys: tuple[str, ...], chosen: Chosen) -> None:
     """Forget detached jobs that have ended: their records, and their results.
 

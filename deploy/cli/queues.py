@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from .group import Chosen, connection_options, weft
+from .group import Chosen, scheduler_options, weft
 from .jobs import connected
 
 
 @weft.command(short_help="Hold back the jobs of a queue; those that run go on.")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@connection_options
+@scheduler_options
 def pause(queues: tuple[str, ...], chosen: Chosen) -> None:
     """Hold back the jobs of these queues, of all clients; those that run go on.
 
@@ -28,7 +28,7 @@ def pause(queues: tuple[str, ...], chosen: Chosen) -> None:
 
 @weft.command(short_help="Let the jobs of a paused queue begin again.")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@connection_options
+@scheduler_options
 def resume(queues: tuple[str, ...], chosen: Chosen) -> None:
     """Let the jobs of these queues begin again.
 

@@ -9,7 +9,7 @@ import click
 
 from ..overview.wording import describe_end
 from .completing import complete_workers
-from .group import Chosen, connection_options, fail, weft
+from .group import Chosen, fail, scheduler_and_workers, weft
 from .hints import CommandWithCodes
 from .options import Count, time_option
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--keep", type=Count(0), metavar="N", help="How many workers stay, instead of -n.")
 @click.option("--drop", is_flag=True, help="Lose results that no other worker has room for.")
 @time_option("--timeout", "1h", "Time to wait for their tasks. They leave all the same, later.")
-@connection_options
+@scheduler_and_workers
 @click.option("--json", "as_json", is_flag=True, help="Print the ends as JSON, for programs.")
 def retire(
     workers: tuple[str, ...],
@@ -36,8 +36,8 @@ def retire(
 ) -> None:
     """Let workers finish what they run, and leave; return when they are gone.
 
-    Each WORKER is a name, an address, or a host with all its workers; so the address of the
-    scheduler is given by --scheduler. Without any, -n or --keep
+    Each WORKER is a name, an address, or a host with all its workers. An address is that of the
+    scheduler if it is the first word, and there is no --scheduler. Without any worker, -n or --keep
     chooses: those whose end costs least go first. Unstarted tasks run elsewhere, and results that
     only they have are copied to workers that stay. One whose results have no room there, or that
     has an actor, is kept; with --drop it leaves, and they are lost. Workers that leave are not

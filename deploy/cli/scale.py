@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from ...protocol.wording import counted
-from .group import Chosen, fail, scheduler_and, weft
+from .group import Chosen, fail, scheduler_options, weft
 from .hints import CommandWithCodes
 from .options import Count, time_option
 
@@ -23,10 +23,16 @@ _N: Final = click.Argument(["n"], metavar="N")
 )
 @click.option("--drop", is_flag=True, help="Lose results that no other worker has room for.")
 @time_option("--timeout", "10m", "Time for --wait.")
-@scheduler_and("N")
+@click.argument("arguments", nargs=-1, metavar="N")
+@scheduler_options
 @click.pass_context
 def scale(
-    ctx: click.Context, chosen: Chosen, arguments: list[str], wait: bool, drop: bool, timeout: float
+    ctx: click.Context,
+    chosen: Chosen,
+    arguments: tuple[str, ...],
+    wait: bool,
+    drop: bool,
+    timeout: float,
 ) -> None:
     """Have N workers in the whole cluster.
 

@@ -11,7 +11,7 @@ import click
 
 from ...protocol.settings.kinds import Resources, Size
 from ...protocol.wire.options import MISSED, OVERLAPS
-from .group import Chosen, connection_options, weft
+from .group import Chosen, scheduler_options, weft
 from .hints import CommandWithCodes
 from .options import Count, Time
 
@@ -113,7 +113,7 @@ _DRAW_S = 0.2
 )
 @click.option("--fail-fast", is_flag=True, help="Cancel what is left when one has failed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record for each run.")
-@connection_options
+@scheduler_options
 def submit(
     command: tuple[str, ...],
     array: str | None,

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from tests.deploy.daemons import Daemon, address_of, daemon, file_of, run, scheduler
-from weft.deploy.cli.info import is_address
+from weft.deploy.cli.addressing import is_address
 from weft.deploy.cli.log_rows import show
 from weft.deploy.overview.wording import describe_task
 
@@ -156,6 +156,7 @@ def test_a_viewer_may_look_at_tasks_and_not_at_logs(cluster, tmp_path):
         ("inc-0123abcd", False),
         ("('x', 0)", False),
         ("a:b", False),
+        ("s3://bucket/object", False),
     ],
 )
 def test_addresses_are_distinguished_from_keys(text, expected):
