@@ -46,6 +46,8 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
                 raise ValueError(f"{names} say the same thing: give one of them")
             made |= read_value
     check_alone(made)
+    if "category" in made and CORES not in made.get("resources", {}) and _names_one_core(given):
+        made["resources"] = {**made.get("resources", {}), CORES: 1}  # else the category chooses
     if "category" in made and given.get("timeout") is None:
         limit = read_time_limit(given["category"].max_wall_time, "max_wall_time")
         made |= limit
@@ -55,6 +57,10 @@ def make_options(given: Mapping[str, Any]) -> TaskOptions:
     if options.allow_other_workers and not options.workers:
         raise ValueError("allow_other_workers= has no effect without workers=")
     return options if vars(options) else NO_OPTIONS
+
+
+def _names_one_core(given: Mapping[str, Any]) -> bool:
+    return given.get(CORES) == 1 or (given.get("resources") or {}).get(CORES) == 1
 
 
 def _read_plain(keyword: str, value: Any) -> dict[str, Any]:

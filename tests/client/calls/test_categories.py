@@ -6,7 +6,9 @@ import pytest
 
 from weft import Category
 from weft.client.calls.options import make_options
+from weft.protocol.amounts import BESIDE
 from weft.protocol.errors import InvalidAmount, InvalidDuration
+from weft.protocol.wire.options import NO_OPTIONS
 
 
 def test_a_category_is_sent_with_its_mode_and_maximum():
@@ -45,6 +47,18 @@ def test_a_name_alone_is_refused():
 def test_memory_is_given_only_once():
     with pytest.raises(ValueError, match="say the same thing"):
         make_options({"category": Category("fits"), "memory": "1GB"})
+
+
+@pytest.mark.parametrize("one", [{"cores": 1}, {"resources": {"cores": 1.0}}])
+def test_a_call_that_names_one_core_says_so_to_its_category(one):
+    assert make_options({"category": Category("fits"), **one}).resources == {"cores": 1}
+    assert make_options(one) is NO_OPTIONS
+
+
+def test_other_cores_are_sent_as_ever_with_a_category():
+    for cores, asked in [(2, {"cores": 2}), (0, {BESIDE: 1}), (None, {})]:
+        made = make_options({"category": Category("fits"), "cores": cores})
+        assert made.resources == asked
 
 
 def test_a_multiple_is_sent_with_an_idempotent_category():
