@@ -228,7 +228,7 @@ def submit(
         cores: the threads of its worker that it takes, 1 by default: 0, a fraction, or several.
         memory: the bytes of its worker's limit that it takes, or "8GB". See docs/tasks.md.
         queue: the name of its queue: it does not begin while that is paused. See docs/jobs.md.
-        category: a `weft.Category`, which chooses its memory by what others have used.
+        category: a `weft.Category`, which chooses its memory and cores by what others have used.
         cron: it is run again and again at these times, and a `RecurringFuture` is returned: five
             fields, six with seconds first, or a name such as "@hourly". See docs/jobs.md.
         timezone: the time zone of `cron`; "UTC" without it.
@@ -466,7 +466,7 @@ def map(
         cores: the threads of its worker that a call takes; see `submit`.
         memory: the bytes that a call takes of its worker's limit; see `submit`.
         queue: the name of their queue; see `submit`.
-        category: a `weft.Category`, which chooses the memory of each call; see `submit`.
+        category: a `weft.Category`, which chooses memory and cores of each call; see `submit`.
         persist_to: a folder for the results, which later runs read; see `submit`.
         output: where what each call prints goes; see `submit`.
         kwargs: keyword arguments, the same for all calls; they are sent once.

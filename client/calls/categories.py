@@ -1,4 +1,4 @@
-"""`Category`: tasks of one kind, which get as much memory as those before them have used."""
+"""`Category`: tasks of one kind, which get as much memory and as many cores as others have used."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from ...protocol.wording import nearest
 
 @dataclass(frozen=True)
 class Category:
-    """Tasks that use about as much memory as each other: `submit(f, x, category=Category("fits"))`.
+    """Tasks that use about as much as each other: `submit(f, x, category=Category("fits"))`.
 
-    The scheduler measures what tasks of the category use. The first ones get the largest
-    allocation, so each is alone on its worker as far as others name memory. Later ones get as much
+    The scheduler measures what tasks of the category use. The first ones get the largest allocation
+    of memory, so each is alone on its worker as far as others name memory. Later ones get as much
     as the mode says. A task that uses more is ended and run again with the largest allocation,
     which counts neither as a failure nor as a retry. If that does not suffice, it fails with
     `AllotmentExceeded`.
+
+    Tasks with processes of their own, as `weft.Command` and calls of `weft worker --isolate`, get
+    cores as well: one at first, and later as many as others have kept busy. A task that uses more
+    goes on. A call that gives `cores=` has these.
 
     Categories of one name are one, for all clients; the mode and maximum of the latest call count.
 
@@ -30,7 +34,8 @@ class Category:
         name: of the category.
         mode: how the first allocation of a task is chosen. "max throughput" lets most tasks end in
             a given time and memory; "min waste" leaves least memory unused; "max" is the most that
-            was seen; "fixed" is the largest allocation, and nothing is learned.
+            was seen; "fixed" is the largest allocation, and nothing is learned. Of cores "max
+            throughput" and "min waste" leave least unused.
         max_memory: the largest allocation, bytes or "4GB"; None = all memory of a worker.
         max_wall_time: how long an attempt may run that has no `timeout=` of its own, in seconds or
             as "5 min"; None = for ever.

@@ -58,12 +58,12 @@ _DRAW_S = 0.2
 @click.option(
     "--category",
     metavar="NAME",
-    help="Give each as much memory as others of this category have used.",
+    help="Give each as much memory and as many cores as others of this category have used.",
 )
 @click.option(
     "--category-mode",
     type=click.Choice(["max throughput", "min waste", "max", "fixed"]),
-    help="How that is chosen; 'max throughput' without this.",
+    help="How these are chosen; 'max throughput' without this.",
 )
 @click.option(
     "--category-memory", metavar=Size.metavar, help="The most that one of the category may use."

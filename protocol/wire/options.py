@@ -345,13 +345,15 @@ class TaskOptions(_Given):
     gang: Sequence[str] = option(_check_gang, default=(), must_understand=True)
     #: made with each assignment of one of a gang: its name, the rank, and where each of them runs
     gang_seats: Sequence[str] = option(CHECKS["Texts"], default=(), column="gangs")
-    #: tasks of which it is one: their name, how its memory is chosen, and the most of it, 0 = that
-    #: of its worker; `max_wall_us`, if its `timeout_us` is that of the category
+    #: tasks of which it is one: their name, how its amounts are chosen, and the most memory, 0 =
+    #: that of its worker; `max_wall_us`, if its `timeout_us` is that of the category
     category: Mapping[str, Any] = option(
         _check_category, default={}, keyword="category", must_understand=True
     )
     #: made with each assignment of one of a category: the bytes that it may use
     allotted_nbytes: int = option(_check_size, default=0, column="allotted_nbytes")
+    #: made as that: the cores among its `resources`, which the category has chosen; 0 = it has not
+    allotted_cores: int = option(_check_size, default=0)
     #: the context of a trace in which it was submitted; see `protocol/values/tracing.py`
     trace_context: Sequence[str] = option(_check_trace, default=(), column="traces")
 

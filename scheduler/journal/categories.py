@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Final
+from typing import Any, Final
 
 import msgpack
 
@@ -33,7 +33,7 @@ DELETE FROM learned_categories WHERE name NOT IN
 def record_categories(database: Database, learned: list[CategoryLearned]) -> None:
     """Record what categories have learned, and drop those that have not for the longest time."""
     now = time.time()
-    rows = [(c.name, msgpack.packb((c.peaks, c.n_ended, c.sum_s)), now) for c in learned]
+    rows = [(c.name, msgpack.packb((c.peaks, c.n_ended, c.sum_s, c.cores)), now) for c in learned]
     database.executemany(_RECORD, rows)
     database.execute(_DROP_OLDEST, (MAX_CATEGORIES,))
 
@@ -44,6 +44,11 @@ def read_categories(database: Database) -> list[CategoryLearned]:
     found = database.execute("SELECT name, learned FROM learned_categories ORDER BY recorded")
     for name, packed in found:
         with contextlib.suppress(ValueError, TypeError):
-            peaks, n_ended, sum_s = msgpack.unpackb(packed)
-            read.append(CategoryLearned(name, [(a, b, c) for a, b, c in peaks], n_ended, sum_s))
+            # Earlier versions learned no cores.
+            peaks, n_ended, sum_s, cores = [*msgpack.unpackb(packed), []][:4]
+            read.append(CategoryLearned(name, _rows(peaks), n_ended, sum_s, _rows(cores)))
     return read
+
+
+def _rows(peaks: list[list[Any]]) -> list[tuple[int, int, float]]:
+    return [(peak, n, sum_s) for peak, n, sum_s in peaks]

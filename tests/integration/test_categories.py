@@ -13,6 +13,7 @@ import weft
 from tests.deploy.cli.test_restarts import real_pid, restarted
 from tests.deploy.daemons import daemon, file_of, scheduler
 from weft.protocol.errors import AllotmentExceeded
+from weft.protocol.host.machine import n_cores
 
 MB = 10**6
 
@@ -96,6 +97,42 @@ def learned_in(folder):
         except sqlite3.OperationalError:  # it is being made
             return []
         return [msgpack.unpackb(packed)[1] for (packed,) in learned]
+
+
+@pytest.mark.skipif(n_cores() < 2, reason="no program keeps two cores busy here")
+def test_programs_that_keep_several_cores_busy_take_two_threads_each(tmp_path, wait_until):
+    wide = weft.Category("wide", mode="max")
+    # So many that they have most of two cores also beside what else runs on this machine.
+    spin = "for i in $(seq 16); do timeout 0.3 sh -c 'while :; do :; done' & done; wait"
+    burn = weft.Command(f"mkdir {{0}} || echo beside; {spin}; rmdir {{0}}")
+    cores = [0.0]  # that the programs have kept busy
+
+    def run(n: int, **options: int) -> tuple[set[str], set[str]]:
+        """Run so many programs; return what they print, and what their category has given them."""
+        path = tmp_path / "one"
+        options |= {"pure": False}
+        futures = [client.submit(burn, path, category=wide, **options) for _ in range(n)]
+        details = [future.explain().details for future in futures]
+        given = {line for lines in details for line in lines if "its category 'wide' gives" in line}
+        ended = client.gather(futures)
+        cores.extend(run.cpu_s / run.wall_s for run in ended)
+        return {run.stdout for run in ended}, given
+
+    with (
+        weft.LocalCluster(n_workers=1, threads_per_worker=2, memory_limit="2GB") as cluster,
+        weft.Client(cluster) as client,
+    ):
+        run(5)
+        for _ in range(20):
+            if max(cores) < 1.3:
+                run(1)
+        if max(cores) < 1.3:
+            pytest.skip(f"the machine is too busy: a program had {max(cores):.2g} cores at most")
+        wait_until(lambda: "2 cores" in str(run(1)), 60, "two cores are learned")
+        printed, given = run(3)
+        assert printed == {""}
+        assert all(line.endswith("of memory and 2 cores") for line in given)
+        assert "cores" not in str(run(1, cores=1))
 
 
 def test_functions_have_results_whether_they_are_measured_or_not(client):

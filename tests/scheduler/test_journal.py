@@ -365,7 +365,7 @@ def test_queues_that_are_paused_are_read_until_they_are_resumed(opened, path):
 def test_lessons_of_categories_are_read_as_they_were_recorded_last(opened, path):
     first = CategoryLearned("a", [(1 << 20, 2, 3.0)], 2, 3.0)
     others = [CategoryLearned(name, [], 1, 1.5) for name in ("b", "c")]
-    last = CategoryLearned("a", [(1 << 20, 2, 3.0), (3 << 40, 1, 0.5)], 3, 3.5)
+    last = CategoryLearned("a", [(1 << 20, 2, 3.0), (3 << 40, 1, 0.5)], 3, 3.5, [(2, 1, 0.5)])
     opened.write(first)
     opened.write(*others)
     opened.write(last)
@@ -385,6 +385,15 @@ def test_damaged_lessons_of_a_category_are_left_out(opened, path):
     damage = "UPDATE learned_categories SET learned = ? WHERE name = ?"
     opened.journal.store.write(lambda database: database.execute(damage, (b"\xc1", "damaged")))
     assert read_again(opened, path).learned == [kept]
+
+
+def test_lessons_of_a_version_that_learned_no_cores_are_read(opened, path):
+    learned = CategoryLearned("a", [(1 << 20, 2, 3.0)], 2, 3.0)
+    opened.write(learned)
+    older = journal_rows.msgpack.packb((learned.peaks, learned.n_ended, learned.sum_s))
+    change = "UPDATE learned_categories SET learned = ?"
+    opened.journal.store.write(lambda database: database.execute(change, (older,)))
+    assert read_again(opened, path).learned == [learned]
 
 
 def test_jobs_are_listed_by_their_users(opened, monkeypatch):

@@ -53,7 +53,7 @@ _OF_ARRAY: Final = ("array", "detached", "conditions", "start_ms", "end_by_ms", 
 #: Options that the own call of an array does not have: it does nothing, at any worker.
 _OF_ROWS: Final = (
     "workers", "allow_other_workers", "resources", "no_worker_ms", "job_queue", "category",
-    "allotted_nbytes",
+    "allotted_nbytes", "allotted_cores",
 )  # fmt: skip
 
 

@@ -1,3 +1,3 @@
-"""Categories: tasks of one kind, which get as much memory as those before them have used."""
+"""Categories: tasks of one kind, which get as much memory and as many cores as others have used."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Gives tasks of categories their memory, shortly before they can be assigned.
+"""Gives tasks of categories their memory and cores, shortly before they can be assigned.
 
 All tasks of a category may be submitted at once, and what the first of them use is to count for
 those after. So a task whose inputs are there goes on waiting, in a class that no worker may run,
-until few tasks of its category are queued. Then it gets a class with the memory that its category
+until few tasks of its category are queued. Then it gets a class with the amounts that its category
 gives at that moment, and is queued like any other. What is queued gets another class when its
 category gives more or less; what is at a worker stays as it is. What is held back, by a queue that
 is paused for instance, does not count, and gets another class when it is queued.
@@ -11,10 +11,11 @@ is paused for instance, does not count, and gets another class when it is queued
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.amounts import MEMORY
+from ....protocol.amounts import BESIDE, CORES, MEMORY
 from ....protocol.wire.columns import MAX_SIZE
+from ....protocol.wording import sized
 from ..moves.eligibility import may_run
 from ..moves.transitions import enqueue, move
 from ..moves.unrunnable import file_unrunnable
@@ -33,16 +34,19 @@ from .records import (
     Categories,
     CategoryRecord,
     Shape,
+    Sizes,
     categories_of,
     category_of,
     make_category,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ....protocol.wire.options import TaskOptions
     from ..state import SchedulerState
 
-#: So many tasks of a category are queued at most, whose memory may have to be chosen anew.
+#: So many tasks of a category are queued at most, whose amounts may have to be chosen anew.
 MAX_GIVEN: Final = 512
 #: When there are as many, it is looked at no more often than this which of them are assigned.
 LOOK_S: Final = 0.002
@@ -68,7 +72,7 @@ def on_ready(state: SchedulerState, task: SchedulerTask) -> None:
 
 
 def is_held(task: SchedulerTask) -> bool:
-    """Return whether a task waits until its category gives it memory, as soon as it could run."""
+    """Return whether a task waits until its category gives it amounts, as soon as it could run."""
     options, task_class = task.group.options, task.group.task_class
     is_of_category = bool(options.category) and not options.allotted_nbytes
     return is_of_category and task_class.key[: len(options.held_in)] == options.held_in
@@ -83,7 +87,7 @@ def _wait(state: SchedulerState, category: CategoryRecord, task: SchedulerTask) 
 
 
 def on_adopted(state: SchedulerState, task: SchedulerTask) -> None:
-    """Give a task the memory that its attempt holds by the choice of an earlier scheduler.
+    """Give a task what its attempt holds by the choice of an earlier scheduler.
 
     How much that was is not known here. With nothing learned both choose the same.
     """
@@ -92,7 +96,7 @@ def on_adopted(state: SchedulerState, task: SchedulerTask) -> None:
 
 
 def on_unfiled(state: SchedulerState, task: SchedulerTask) -> None:
-    """Note that a task may be queued that was given memory when it could not be."""
+    """Note that a task may be queued that was given amounts when it could not be."""
     if task.group.options.allotted_nbytes:
         categories_of(state).unfiled.append(task)
         state.busy[Categories] = None
@@ -106,7 +110,7 @@ def review(state: SchedulerState, category: CategoryRecord) -> None:
 
 
 def settle(state: SchedulerState) -> None:
-    """Give memory to tasks that could be assigned, with each assignment pass."""
+    """Give amounts to tasks that could be assigned, with each assignment pass."""
     if state.awaits_peers:
         return  # a worker may come back that runs them
     categories = categories_of(state)
@@ -131,7 +135,7 @@ def _note_queued(state: SchedulerState, task: SchedulerTask) -> None:
     if category is None or task.state != QUEUED or not options.allotted_nbytes:
         return
     category.given[task] = None
-    if options.allotted_nbytes != allotment(state, category, task)[0]:
+    if not is_as_chosen(state, category, task):
         categories_of(state).to_review[category] = None
 
 
@@ -156,7 +160,7 @@ def _give(state: SchedulerState, category: CategoryRecord) -> None:
 
 
 def could_run(task: SchedulerTask) -> bool:
-    """Return whether a task waits for nothing but memory."""
+    """Return whether a task waits for nothing but its category."""
     return task.state == WAITING and not task.waiting_on and is_held(task)
 
 
@@ -164,8 +168,7 @@ def _give_anew(state: SchedulerState, category: CategoryRecord) -> None:
     """Let queued tasks wait again that would be given more or less than they were."""
     category.forget_assigned()
     for task in list(category.given):
-        options = task.group.options
-        if options.allotted_nbytes == allotment(state, category, task)[0]:
+        if is_as_chosen(state, category, task):
             continue
         del category.given[task]
         move(state, task, WAITING)
@@ -174,7 +177,7 @@ def _give_anew(state: SchedulerState, category: CategoryRecord) -> None:
 
 
 def _sweep(state: SchedulerState) -> None:
-    """Take memory from all tasks that would be given another amount, but not while they run.
+    """Take amounts from all tasks that would be given others, but not while they run.
 
     The largest worker may have left, and others that wait, or are computed again later, would wait
     for one like it. O(tasks); it is rare that the largest worker changes.
@@ -186,8 +189,7 @@ def _sweep(state: SchedulerState) -> None:
         category = category_of(state, options)
         if category is None or not options.allotted_nbytes:
             continue
-        nbytes, is_reserved = allotment(state, category, task)
-        if options.allotted_nbytes == nbytes and is_reserved == (MEMORY in options.resources):
+        if is_as_chosen(state, category, task):
             continue
         if task.state == PROCESSING:
             categories.are_stale = True  # its worker may give it back
@@ -203,7 +205,7 @@ def _sweep(state: SchedulerState) -> None:
 
 
 def _allot_paused(state: SchedulerState, category: CategoryRecord, task: SchedulerTask) -> None:
-    """Give a task another amount that pauses; it goes on pausing."""
+    """Give a task other amounts that pauses; it goes on pausing."""
     deadline = state.paused.pop(task)
     move(state, task, WAITING)
     _allot(state, category, task)
@@ -213,26 +215,22 @@ def _allot_paused(state: SchedulerState, category: CategoryRecord, task: Schedul
 
 
 def hold(state: SchedulerState, task: SchedulerTask) -> None:
-    """Give a task the class again in which it waits for memory."""
-    group = task.group
-    resources = {n: a for n, a in group.options.resources.items() if n != MEMORY}
-    options = group.options.changed(resources=resources, allotted_nbytes=0)
-    held = group.in_class(class_of(state, options))
-    held.options = options
-    change_group(state, task, held)
+    """Give a task the class again in which it waits for its category."""
+    own = own_amounts(task.group.options)
+    _change(state, task, {"resources": own, "allotted_nbytes": 0, "allotted_cores": 0})
 
 
 def _allot(state: SchedulerState, category: CategoryRecord, task: SchedulerTask) -> None:
-    """Give a task that waits, or is about to be taken back, memory."""
-    nbytes, is_reserved = allotment(state, category, task)
-    group = task.group
-    resources = {n: a for n, a in group.options.resources.items() if n != MEMORY}
-    if is_reserved:
-        resources[MEMORY] = float(nbytes)
-    options = group.options.changed(resources=resources, allotted_nbytes=nbytes)
-    new = group.in_class(class_of(state, options))
-    new.options = options
-    change_group(state, task, new)
+    """Give a task that waits, or is about to be taken back, what its category gives."""
+    _change(state, task, allotment(state, category, task))
+
+
+def _change(state: SchedulerState, task: SchedulerTask, changes: Mapping[str, Any]) -> None:
+    """Give a task other options, and the class that follows from them."""
+    options = task.group.options.changed(**changes)
+    group = task.group.in_class(class_of(state, options))
+    group.options = options
+    change_group(state, task, group)
 
 
 def allot_again(state: SchedulerState, category: CategoryRecord, task: SchedulerTask) -> None:
@@ -241,38 +239,70 @@ def allot_again(state: SchedulerState, category: CategoryRecord, task: Scheduler
     category.given[task] = None
 
 
+def is_as_chosen(state: SchedulerState, category: CategoryRecord, task: SchedulerTask) -> bool:
+    """Return whether a task has what it would be given now."""
+    options = task.group.options
+    chosen = allotment(state, category, task)
+    return all(getattr(options, name) == value for name, value in chosen.items())
+
+
 def allotment(
     state: SchedulerState, category: CategoryRecord, task: SchedulerTask
-) -> tuple[int, bool]:
-    """Return the bytes that a task may use, and whether they are reserved at its worker."""
-    largest, is_reserved = largest_for(state, category, task.group.options)
-    if not is_reserved:
-        return largest, False
-    return (largest if task in category.repeated else category.first(largest)), True
+) -> dict[str, Any]:
+    """Return the options by which a task has what its category gives.
+
+    Cores are given only to a task that names none, and no more than a worker has that offers the
+    memory, too.
+    """
+    options = task.group.options
+    amounts = own_amounts(options)
+    sizes = _sizes(state, options, amounts)
+    nbytes, is_reserved = _largest(state, category, sizes)
+    cores = 0
+    if is_reserved:
+        if task not in category.repeated:
+            nbytes = category.first(MEMORY, nbytes)
+        amounts[MEMORY] = float(nbytes)
+    if amounts.keys().isdisjoint((CORES, BESIDE)):
+        reserved = nbytes if is_reserved else 0
+        most = max((n for size, n in sizes if size >= reserved), default=0)
+        learned = category.first(CORES, most)
+        if learned > 1:
+            amounts[CORES] = cores = learned
+    return {"resources": amounts, "allotted_nbytes": nbytes, "allotted_cores": cores}
+
+
+def own_amounts(options: TaskOptions) -> dict[str, float]:
+    """Return what a task asks for itself, whatever its category gives it."""
+    given = (MEMORY, CORES) if options.allotted_cores else (MEMORY,)
+    return {name: amount for name, amount in options.resources.items() if name not in given}
 
 
 def largest_for(
     state: SchedulerState, category: CategoryRecord, options: TaskOptions
 ) -> tuple[int, bool]:
-    """Return the most that a task may use, and whether that can be reserved.
+    """Return the most memory that a task may use, and whether that can be reserved.
 
     That is the maximum of its category, but no more than the largest worker has that may run it.
     Nothing is reserved where workers offer no memory.
     """
+    return _largest(state, category, _sizes(state, options, own_amounts(options)))
+
+
+def _largest(state: SchedulerState, category: CategoryRecord, sizes: Sizes) -> tuple[int, bool]:
     maximum = category.max_nbytes
-    offered = _offered(state, options)
+    offered = sizes[0][0] if sizes else 0
     if offered:
         return (min(maximum, offered) if maximum else offered), True
     return maximum or MAX_SIZE, bool(maximum) and not state.staying
 
 
-def _offered(state: SchedulerState, options: TaskOptions) -> int:
-    """Return the memory of the largest worker that may run tasks with these options."""
-    amounts = {n: round(float(a), 3) for n, a in options.resources.items() if n != MEMORY and a > 0}
+def _sizes(state: SchedulerState, options: TaskOptions, own: Mapping[str, float]) -> Sizes:
+    """Return what the largest workers have that may run tasks that ask for this themselves."""
     shape: Shape = (
         tuple(sorted(options.workers)),
         options.allow_other_workers,
-        tuple(sorted(amounts.items())),
+        tuple(sorted((n, round(float(a), 3)) for n, a in own.items() if a > 0)),
     )
     largest = categories_of(state).largest
     found = largest.get(shape)
@@ -281,12 +311,17 @@ def _offered(state: SchedulerState, options: TaskOptions) -> int:
     return found
 
 
-def _look_for_largest(state: SchedulerState, shape: Shape) -> int:
+def _look_for_largest(state: SchedulerState, shape: Shape) -> Sizes:
     task_class = TaskClass((), *shape)
     able = [ws for ws in state.staying.values() if may_run(ws, task_class)]
     if not able and task_class.allow_other_workers:
         able = [ws for ws in state.staying.values() if may_run(ws, task_class, strictly=False)]
-    return int(max((ws.resources.get(MEMORY, 0.0) for ws in able), default=0.0))
+    found = {(ws.resources.get(MEMORY, 0.0), ws.resources.get(CORES, 0.0)) for ws in able}
+    sizes: Sizes = []
+    for nbytes, cores in sorted(found, reverse=True):
+        if not sizes or cores > sizes[-1][1]:
+            sizes.append((int(nbytes), int(cores)))
+    return sizes
 
 
 def workers_changed(state: SchedulerState) -> None:
@@ -307,6 +342,18 @@ def why_unallotted(state: SchedulerState, task: SchedulerTask) -> str:
     if category is None or not is_held(task):
         return ""
     return (
-        f"for its category {category.name!r} to give it memory: {len(category.given)} of its tasks "
-        "come before it, and are queued or were assigned just now"
+        f"for its category {category.name!r} to give it memory and cores: {len(category.given)} of "
+        "its tasks come before it, and are queued or were assigned just now"
     )
+
+
+def what_is_given(task: SchedulerTask) -> str:
+    """Return what a task was given by its category; "" = nothing yet, or it has none."""
+    options = task.group.options
+    if not options.allotted_nbytes:
+        return ""
+    is_limited = options.allotted_nbytes < MAX_SIZE
+    nbytes = [f"{sized(options.allotted_nbytes)} of memory"] if is_limited else []
+    cores = [f"{options.allotted_cores} cores"] if options.allotted_cores else []
+    given = " and ".join(nbytes + cores)
+    return given and f"its category {options.category['name']!r} gives it {given}"

@@ -1,16 +1,17 @@
-"""Categories: tasks of one kind, which get as much memory as those before them have used.
+"""Categories: tasks of one kind, which get as much memory and as many cores as others have used.
 
 `sizing` chooses how much, `allotting` gives it to tasks. Here is what workers report: what attempts
-have used, and that one uses more than it was given. Such an attempt is dropped and interrupted, as
-one that takes too long. Its task is run again with the largest allocation of the category, and that
-counts as no failure. With that it fails (`AllotmentExceeded`).
+have used, and that one uses more memory than it was given. Such an attempt is dropped and
+interrupted, as one that takes too long. Its task is run again with the largest allocation of the
+category, and that counts as no failure. With that it fails (`AllotmentExceeded`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.amounts import CORES, MEMORY
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import allotment_exceeded
 from ....protocol.wording import sized
@@ -38,6 +39,7 @@ from .allotting import (
 )
 from .recording import Unrecorded, note_learned, on_ticked, unrecorded_of
 from .records import Categories, CategoryRecord, Stragglers, categories_of, category_of
+from .sizing import cores_used
 
 if TYPE_CHECKING:
     from ..state import SchedulerState
@@ -65,10 +67,21 @@ def on_measured(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsMeas
         if use.cpu_us:
             category.cpu_s += use.cpu_us / 1e6
             category.wall_s += use.wall_us / 1e6
-        if use.kind == m.SHARED or not use.peak_nbytes:
-            continue
-        if category.sizing.note(use.peak_nbytes, use.wall_us / 1e6):
-            review(state, category)
+        for name, peak in _lessons_of(use):
+            if category.peaks[name].note(peak, use.wall_us / 1e6):
+                review(state, category)
+
+
+def _lessons_of(use: MeasuredUse) -> Iterator[tuple[str, int]]:
+    """Return the amounts of which it is known how much an attempt needs.
+
+    A function takes one thread, whatever its worker uses beside it. Programs and isolated calls
+    have processes of their own, which may keep several cores busy.
+    """
+    if use.kind != m.SHARED and use.peak_nbytes:
+        yield MEMORY, use.peak_nbytes
+    if use.kind == m.OWN_PROCESS and (cores := cores_used(use.cpu_us, use.wall_us)):
+        yield CORES, cores
 
 
 def on_exceeded(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsExceeded) -> None:
@@ -130,7 +143,7 @@ def _by_category(name: str, text: str, read: Callable[[CategoryRecord], float]) 
 
 # -- invariants ------------------------------------------------------------------------------------
 def _unlisted(state: SchedulerState) -> list[SchedulerTask]:
-    """Return tasks that wait for nothing but memory, and would never be given any."""
+    """Return tasks that wait for nothing but their category, and that it has forgotten."""
     categories = categories_of(state)
     listed = {row[2] for category in categories.waiting for row in category.waiting}
     ready = (t for t in state.tasks.values() if t.state == WAITING and could_run(t))
@@ -169,7 +182,12 @@ FEATURE: Final = Feature(
         _by_category(
             "category_memory_peak_bytes",
             "The most memory that a measured attempt has used, by category.",
-            lambda c: max(c.sizing.peaks, default=0),
+            lambda c: max(c.peaks[MEMORY].peaks, default=0),
+        ),
+        _by_category(
+            "category_cores_peak",
+            "The most cores that a measured attempt has kept busy, by category.",
+            lambda c: max(c.peaks[CORES].peaks, default=0),
         ),
         _by_category(
             "category_stragglers_total",
@@ -190,7 +208,7 @@ FEATURE: Final = Feature(
         "what categories have learned is to be recorded": lambda s: [
             name for name in unrecorded_of(s).names if unrecorded_of(s).next_look is None
         ],
-        "a category lists its tasks that wait for memory": _unlisted,
+        "a category lists the tasks that wait for it": _unlisted,
         "categories with waiting tasks are known": lambda s: differences(
             categories_of(s).waiting,
             [c for c in categories_of(s).by_name.values() if c.waiting],
@@ -207,7 +225,13 @@ FEATURE: Final = Feature(
         "categories are busy while all tasks are to be looked at": lambda s: [
             "all" for _ in range(categories_of(s).must_sweep) if Categories not in s.busy
         ],
-        "a task that was given memory is held no more": lambda s: [
+        "cores that a category has chosen are asked for": lambda s: [
+            task
+            for task in s.tasks.values()
+            if (chosen := task.group.options.allotted_cores)
+            and task.group.options.resources.get(CORES) != chosen
+        ],
+        "a task that was given amounts is held no more": lambda s: [
             task
             for category in categories_of(s).by_name.values()
             for task in category.given

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from ....protocol.amounts import CORES, MEMORY
 from ..journal.entries import CategoryLearned, JournalRead
 from ..journal.feature import RETRY_S
 from ..journal.jobs import append, journal_of, when_written
@@ -72,8 +73,9 @@ def _record(state: SchedulerState) -> None:
 
 
 def _learned(category: CategoryRecord) -> CategoryLearned:
-    peaks = [(nbytes, int(n), sum_s) for nbytes, (n, sum_s) in category.sizing.peaks.items()]
-    return CategoryLearned(category.name, peaks, category.times.n_ended, category.times.sum_s)
+    memory, cores = category.peaks[MEMORY].rows(), category.peaks[CORES].rows()
+    times = category.times
+    return CategoryLearned(category.name, memory, times.n_ended, times.sum_s, cores)
 
 
 def _on_written(names: list[str], state: SchedulerState, error: str) -> None:
@@ -87,6 +89,7 @@ def on_ticked(state: SchedulerState, event: SchedulerTick) -> None:
         if isinstance(report, JournalRead):
             for learned in report.learned:
                 category = make_category(state, learned.name)
-                category.sizing.restore(learned.peaks)
+                category.peaks[MEMORY].restore(learned.peaks)
+                category.peaks[CORES].restore(learned.cores)
                 category.times.n_ended, category.times.sum_s = learned.n_ended, learned.sum_s
                 review(state, category)

@@ -1,13 +1,14 @@
-"""Categories: what their tasks have used, and which of them wait for memory to be chosen."""
+"""Categories: what their tasks have used, and which of them wait for amounts to be chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ....protocol.amounts import CORES, MEMORY
 from ....protocol.wire.options import FIXED, TaskOptions
 from ..records.tasks import FORGOTTEN, QUEUED, SchedulerTask
-from .sizing import LearnedPeaks
+from .sizing import LEAST_NBYTES, LearnedPeaks
 
 if TYPE_CHECKING:
     from ..records.deadlines import Deadline
@@ -22,6 +23,9 @@ FEW: Final = 64
 
 #: What tells apart which workers may run a task: their names, whether others may, and amounts.
 Shape: TypeAlias = tuple[tuple[str, ...], bool, tuple[tuple[str, float], ...]]
+#: (memory, cores) of workers that may run a task, largest memory first. One with less memory is
+#: left out unless it has more cores than those before it.
+Sizes: TypeAlias = list[tuple[int, int]]
 
 
 class LearnedTimes:
@@ -80,8 +84,8 @@ class CategoryRecord:
         "mode",
         "n_repeated",
         "name",
+        "peaks",
         "repeated",
-        "sizing",
         "sweep_at",
         "times",
         "waiting",
@@ -94,15 +98,19 @@ class CategoryRecord:
         self.mode = FIXED
         #: the most that a task may use; 0 = what its worker has
         self.max_nbytes = 0
-        self.sizing = LearnedPeaks()
+        #: {amount: what measured tasks have used of it}
+        self.peaks = {
+            MEMORY: LearnedPeaks(LEAST_NBYTES, is_limit=True),
+            CORES: LearnedPeaks(1, is_limit=False),
+        }
         self.times = LearnedTimes()
         #: sums over the attempts with results whose CPU time was measured: that, and the wall time
         self.cpu_s = self.wall_s = 0.0
-        #: {largest allocation: the first allocation}, of the present mode and peaks
-        self.chosen: dict[int, int] = {}
+        #: {(amount, largest allocation): the first allocation}, of the present mode and peaks
+        self.chosen: dict[tuple[str, int], int] = {}
         #: a heap of (priority, number, task): those that could run, also some that cannot any more
         self.waiting: list[tuple[int, int, SchedulerTask]] = []
-        #: {task: None}: those that were given memory, and are queued; others, too
+        #: {task: None}: those that were given amounts, and are queued; others, too
         self.given: dict[SchedulerTask, None] = {}
         #: it is looked at no earlier which of them are assigned, in waking time
         self.look_at = 0.0
@@ -134,15 +142,15 @@ class CategoryRecord:
         """Keep only tasks in `given` that are queued."""
         self.given = {task: None for task in self.given if task.state == QUEUED}
 
-    def first(self, largest: int) -> int:
-        """Return the allocation of a first attempt."""
-        found = self.chosen.get(largest)
+    def first(self, name: str, largest: int) -> int:
+        """Return how much of an amount a first attempt is given."""
+        found = self.chosen.get((name, largest))
         if found is None:
-            found = self.chosen[largest] = self.sizing.first(self.mode, largest)
+            found = self.chosen[name, largest] = self.peaks[name].first(self.mode, largest)
         return found
 
     def __repr__(self) -> str:
-        return f"<CategoryRecord {self.name} {self.sizing.n_measured} measured>"
+        return f"<CategoryRecord {self.name} {self.peaks[MEMORY].n_measured} measured>"
 
 
 class Categories:
@@ -166,10 +174,10 @@ class Categories:
         self.waiting: dict[CategoryRecord, None] = {}
         #: {category: None}: those whose allocations are chosen anew with the next pass
         self.to_review: dict[CategoryRecord, None] = {}
-        #: those that were given memory, were no_worker, and may be queued since the last pass
+        #: those that were given amounts, were no_worker, and may be queued since the last pass
         self.unfiled: list[SchedulerTask] = []
-        #: {shape: the memory of the largest worker that may run it}; as of the last change
-        self.largest: dict[Shape, int] = {}
+        #: {shape: the largest workers that may run it}; as of the last change
+        self.largest: dict[Shape, Sizes] = {}
         #: a worker was there at the last change
         self.had_workers = False
         #: all tasks are looked at with the next pass: the largest worker has changed

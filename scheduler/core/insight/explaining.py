@@ -20,7 +20,7 @@ from ..actors.waits import waits_at
 from ..arrays.running import why_array
 from ..avoidance.ending import why_too_short
 from ..blocking.feature import is_barred
-from ..categories.allotting import why_unallotted
+from ..categories.allotting import what_is_given, why_unallotted
 from ..conditions.feature import why_deferred
 from ..coordination import cycles
 from ..coordination.kinds import blockers_of
@@ -94,6 +94,8 @@ def explain(state: SchedulerState, task: SchedulerTask) -> Info:
     if task.group.options.timeout_us and task.state not in (MEMORY, ERRED):
         details.append(f"an attempt may run for {task.group.options.timeout_us / 1e6:g} s")
         details += why_too_short(state, task)
+    if task.state not in (MEMORY, ERRED) and (given := what_is_given(task)):
+        details.append(given)
     if cause is not None and cause in seen:
         waits = cycles.find_cycle(state, task, set(), set())
         if waits is not None:

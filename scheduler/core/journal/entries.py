@@ -167,11 +167,13 @@ class CategoryLearned:
     """What a category has learned from its tasks so far."""
 
     name: str
-    #: (peak, rounded up, number of tasks, sum of their seconds)
+    #: (most memory, rounded up, number of tasks, sum of their seconds)
     peaks: list[tuple[int, int, float]]
     #: calls that have ended well, and the sum of their seconds
     n_ended: int
     sum_s: float
+    #: as `peaks`, of cores
+    cores: list[tuple[int, int, float]] = field(default_factory=list)
 
 
 #: What is recorded.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.protocol.amounts import announced
+from weft.protocol.amounts import MEMORY, announced
 from weft.protocol.reported import QUEUES_RESOURCES
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.options import MAX_SEEN
@@ -26,14 +26,16 @@ def worker(board: Board, name: str, nthreads: int = 4, mb: int = 1024) -> int:
     return board.worker(name, nthreads, resources=announced({}, nthreads, mb * MB), facts=facts)
 
 
-def measured(board: Board, peer: int, *keys: str, mb: int, kind: int = m.ALONE) -> Out:
-    """Let tasks end that have used so much."""
+def measured(
+    board: Board, peer: int, *keys: str, mb: int, kind: int = m.ALONE, cores: float = 0.0
+) -> Out:
+    """Let tasks end that have used so much, of cores on average."""
     attempts = [board.attempt(key) for key in keys]
     zeros = [0] * len(keys)
     report = m.AttemptsMeasured(
         attempts=attempts,
         wall_us=[1_000_000] * len(keys),
-        cpu_us=zeros,
+        cpu_us=[int(cores * 1_000_000)] * len(keys),
         peaks_nbytes=[mb * MB] * len(keys),
         read_nbytes=zeros,
         written_nbytes=zeros,
@@ -43,12 +45,12 @@ def measured(board: Board, peer: int, *keys: str, mb: int, kind: int = m.ALONE) 
     return board.finish(peer, *keys, us=1_000_000)
 
 
-def learn(board: Board, client: int, peer: int, mb: int, n: int = 5) -> None:
+def learn(board: Board, client: int, peer: int, mb: int, n: int = 5, **used: Any) -> None:
     """Let a category learn from some tasks, one after the other."""
     for i in range(n):
         key = f"first-{board.state.next_attempt}-{i}"
         board.send(client, fits(key))
-        measured(board, peer, key, mb=mb)
+        measured(board, peer, key, mb=mb, **used)
     board.drop_rest()
 
 
@@ -60,4 +62,9 @@ def exceed(board: Board, peer: int, key: str, mb: int) -> Out:
 
 def given(board: Board, key: str) -> float:
     """Return the memory that a task was given, MiB; 0 = none is reserved for it."""
-    return dict(board.task(key).group.task_class.resources).get("memory", 0.0) / MB
+    return asked(board, key).get(MEMORY, 0.0) / MB
+
+
+def asked(board: Board, key: str) -> dict[str, float]:
+    """Return what a task takes of its worker."""
+    return dict(board.task(key).group.task_class.resources)

@@ -117,7 +117,7 @@ def test_shared_measurements_teach_nothing(board):
     for i in range(9):
         board.send(client, fits(f"x{i}"))
         measured(board, a, f"x{i}", mb=100, kind=m.SHARED)
-    assert categories_of(board.state).by_name["fits"].sizing.n_measured == 0
+    assert categories_of(board.state).by_name["fits"].peaks["memory"].n_measured == 0
     board.drop_rest()
 
 

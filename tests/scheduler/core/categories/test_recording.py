@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from weft.protocol.amounts import CORES, MEMORY
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.options import MAX_SEEN
 from weft.scheduler.core.categories.recording import MAX_RECORDED, RECORD_S
@@ -15,7 +16,7 @@ from weft.scheduler.core.journal.jobs import journal_of
 
 from ...builders import Board, graph
 from ..journal.test_journal import open_board, recorded
-from .builders import MB, fits, given, learn, measured, worker
+from .builders import MB, asked, fits, given, learn, measured, worker
 
 LEARNED = CategoryLearned("fits", [(100 * MB, 5, 5.0)], 5, 5.0)
 
@@ -89,11 +90,24 @@ def test_the_next_scheduler_gives_memory_by_recorded_lessons_and_learns_on():
     board.send(client, fits("a"))
     assert given(board, "a") == 100
     measured(board, peer, "a", mb=120)
-    sizing = make_category(board.state, "fits").sizing
-    assert (sizing.n_measured, sizing.next_review) == (6, 7)
+    memory = make_category(board.state, "fits").peaks[MEMORY]
+    assert (memory.n_measured, memory.next_review) == (6, 7)
     board.tick(RECORD_S + 0.1)
     peaks = [(100 * MB, 5, 5.0), (120 * MB, 1, 1.0)]
     assert written(board) == [CategoryLearned("fits", peaks, 6, 6.0)]
+    board.drop_rest()
+
+
+def test_recorded_cores_are_given_by_the_next_scheduler():
+    cores = [(2, 4, 4.0), (3, 1, 1.0)]
+    learned = CategoryLearned("fits", [(100 * MB, 5, 5.0)], 5, 5.0, cores)
+    board = open_board(JournalRead(learned=[learned]))
+    client, peer = board.client(), worker(board, "w")
+    board.send(client, fits("a"))
+    assert asked(board, "a") == {CORES: 3, MEMORY: 100 * MB}
+    measured(board, peer, "a", mb=100, kind=m.OWN_PROCESS, cores=2.0)
+    board.tick(RECORD_S + 0.1)
+    assert written(board)[0].cores == [(2, 5, 5.0), (3, 1, 1.0)]
     board.drop_rest()
 
 

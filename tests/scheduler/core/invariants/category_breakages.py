@@ -21,7 +21,7 @@ _CATEGORY = {"name": "c", "mode": "fixed", "max_nbytes": 0}
 
 
 def unlisted(b: Any) -> None:
-    """Let a task wait for memory that no category lists."""
+    """Let a task wait for a category that does not list it."""
     task = b.task("aside")
     task.group.options = task.group.options.changed(category=_CATEGORY)
     move(b.state, task, WAITING)
@@ -37,12 +37,18 @@ def waiting(b: Any) -> CategoryRecord:
 
 
 def held(b: Any) -> None:
-    """Let a task that was given memory be in the class in which it waits for it."""
+    """Let a task that was given amounts be in the class in which it waits for them."""
     task = b.task("aside")
     options = task.group.options.changed(category=_CATEGORY)
     make_category(b.state, "c").given[task] = None
     task.group.options = options
     task.group.task_class.key = (*options.held_in, ())
+
+
+def choose_unasked(b: Any) -> None:
+    """Let a task have been given cores that it does not ask for."""
+    group = b.task("aside").group
+    group.options = group.options.changed(allotted_cores=2)
 
 
 def look_in_the_past(b: Any) -> None:
@@ -67,7 +73,7 @@ CATEGORY_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "what categories have learned is to be recorded": lambda b: unrecorded_of(b.state).names.update(
         {"c": None}
     ),
-    "a category lists its tasks that wait for memory": unlisted,
+    "a category lists the tasks that wait for it": unlisted,
     "categories with waiting tasks are known": waiting,
     "categories are busy while one is to be looked at": lambda b: categories_of(
         b.state
@@ -75,6 +81,7 @@ CATEGORY_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "categories are busy while all tasks are to be looked at": lambda b: setattr(
         categories_of(b.state), "must_sweep", True
     ),
-    "a task that was given memory is held no more": held,
+    "cores that a category has chosen are asked for": choose_unasked,
+    "a task that was given amounts is held no more": held,
     "what was measured is bounded": measure_too_many,
 }
