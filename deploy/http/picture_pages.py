@@ -41,7 +41,8 @@ class ProfileData(Page):
         worker = self.get_query_argument("worker", "")[:_MAX_CHARS]
         span = self.get_query_argument("span", "")
         span_s = int(span) if span in map(str, SPANS_S) else 0
-        found = await self.ask(self.read(worker, span_s))
+        since = self.get_query_argument("since", "")[:_MAX_CHARS]
+        found = await self.ask(self.read(worker, span_s, since))
         if found is None:
             return
         if not found:
@@ -50,13 +51,13 @@ class ProfileData(Page):
         self.set_header("Content-Type", "application/json")
         self.finish(found)
 
-    async def read(self, worker: str, span_s: int) -> bytes:
+    async def read(self, worker: str, span_s: int, since: str) -> bytes:
         """Return the answer; nothing for one who may only look."""
         visitor = await visitor_of(self)
         if not visitor.may_read:
             return b""
         try:
-            return await self.site.profile.answer(visitor.visit, worker, span_s)
+            return await self.site.profile.answer(visitor.visit, worker, span_s, since)
         except NotPermitted:  # the visit has just ended
             return b""
 

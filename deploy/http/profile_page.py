@@ -2,7 +2,8 @@
 
 `protocol/flame_graph.py` draws; the script here reads, and keeps in the address what is shown:
 `function` and `in` are the call that is shown alone, `search` and `worker` what they say, and
-`span` the seconds that count, if those are not all.
+`span` the seconds that count, if those are not all. Where a visitor has begun anew is kept by the
+process of the pages (`profile_watch.py`), and is not in the address.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SCRIPT: Final = r"""
   const find = (name) => document.querySelector(name);
   const live = find("#live-button"), chosen = find("#worker"), silent = find("#silent");
   const asked = new URLSearchParams(location.search);
-  let follows = true, last = null, base = null, timer = 0, isReading = false, failedSince = null;
+  let follows = true, last = null, since = "", timer = 0, isReading = false, failedSince = null;
   let worker = asked.get("worker") || "", span = asked.get("span") || "";
   const spans = [...document.querySelectorAll("[data-span]")];
 
@@ -55,6 +56,7 @@ SCRIPT: Final = r"""
     const before = worker + " " + span;
     worker = query.get("worker") || "";
     span = query.get("span") || "";
+    if (span) since = "";
     press();
     chosen.value = worker;
     graph.zoom(name === null ? [] : [name, ...query.getAll("in")]);
@@ -62,29 +64,8 @@ SCRIPT: Final = r"""
     if (worker + " " + span !== before) again();
   }
   function press() {
-    for (const one of spans) one.setAttribute("aria-pressed", String(one.dataset.span === span));
-    find("#anew").disabled = span !== "";  // the beginning moves
-  }
-  // The samples of each path of calls, to be subtracted later.
-  function countsOf(data) {
-    const paths = [""], found = new Map();
-    for (let i = 0; i < data.counts.length; i++) {
-      const [name, file, line] = data.frames[data.frame_of[i]];
-      const key = `${data.names[name]}\t${data.names[file]}:${line}`;
-      if (i) paths[i] = `${paths[data.parents[i]]}\n${key}`;
-      found.set(paths[i], [i, data.counts[i]]);
-    }
-    return found;
-  }
-  function show() {
-    if (!last) return;
-    if (!base) { graph.show(last); return; }
-    const counts = last.counts.slice();
-    for (const [path, [i, n]] of countsOf(last)) {
-      const before = base.counts.get(path);
-      counts[i] = Math.max(0, n - (before ? before[1] : 0));
-    }
-    graph.show({...last, counts, seconds: last.seconds - base.seconds});
+    for (const one of spans)
+      one.setAttribute("aria-pressed", String(!since && one.dataset.span === span));
   }
   function say(data) {
     const options = ["", ...data.workers];
@@ -99,7 +80,7 @@ SCRIPT: Final = r"""
       [`${data.n_cut} samples were too deep, or of too many kinds.`] : [])].join(" ");
   }
   function again() {
-    base = null;
+    last = null;
     clearTimeout(timer);
     if (!isReading) read();
   }
@@ -107,11 +88,11 @@ SCRIPT: Final = r"""
     if (isReading) return;
     isReading = true;
     clearTimeout(timer);
-    const of = worker, during = span;
+    const asks = {worker, span, since};
     let pause = PAUSE_MS;
     try {
       if (!document.hidden && (follows || !last)) {
-        const answer = await fetch("profile/data?" + new URLSearchParams({worker: of, span}), {
+        const answer = await fetch("profile/data?" + new URLSearchParams(asks), {
           cache: "no-store", signal: AbortSignal.timeout(15000),
         });
         if (answer.status === 401) { pause = null; location.reload(); return; }
@@ -123,13 +104,13 @@ SCRIPT: Final = r"""
         }
         if (!answer.ok) throw new Error("status " + answer.status);
         const data = await answer.json();
-        if (of !== worker || during !== span) pause = 0;
+        if (asks.worker !== worker || asks.span !== span || asks.since !== since) pause = 0;
         else {
-          // Sampling has begun anew: what was subtracted is of before.
-          if (base && data.seconds < base.seconds) base = null;
           last = data;
+          since = data.since;
+          press();
           say(data);
-          show();
+          graph.show(data);
         }
         failedSince = null;
         silent.hidden = true;
@@ -151,21 +132,20 @@ SCRIPT: Final = r"""
     if (follows) read();
   });
   find("#anew").addEventListener("click", () => {
-    if (!last) return;
-    base = {counts: countsOf(last), seconds: last.seconds};
-    show();
+    if (last) graph.show({...last, counts: last.counts.map(() => 0), seconds: 0});
+    choose("", "now");
   });
-  function choose(seconds) {
+  function choose(seconds, from = "") {
+    const isStep = seconds !== span;
     span = seconds;
+    since = from;
     press();
-    last = null;
-    remember(true);
+    remember(isStep);
     again();
   }
   for (const one of spans) one.addEventListener("click", () => choose(one.dataset.span));
   chosen.addEventListener("change", () => {
     worker = chosen.value;
-    last = null;
     remember(true);
     again();
   });

@@ -1,7 +1,9 @@
 """What workers sample, as browsers see it: asked for once, whatever the number of browsers.
 
 Workers sample while they are asked. So nothing runs while no browser looks, and a browser that
-comes later sees what was sampled since the first one came, or the latest part of it.
+comes later sees what was sampled since the first one came, or the latest part of it. A visitor may
+begin anew: how much each worker had by then is kept here, so that it holds whichever worker is
+looked at later.
 """
 
 from __future__ import annotations
@@ -28,6 +30,10 @@ KEEP_S: Final = 10.0
 #: Spans that can be chosen, seconds: the latest part of what was sampled. Between two marks.
 SPANS_S: Final = (30, 300)
 STEP_S: Final = 10.0
+#: Beginnings that are kept, of all visitors.
+MAX_BEGINNINGS: Final = 20
+#: What a browser asks for that begins anew.
+NOW: Final = "now"
 #: Workers that are asked, and of these at the same time; seconds for the answer of each.
 MAX_WORKERS: Final = 100
 _N_AT_ONCE: Final = 20
@@ -49,42 +55,60 @@ class ProfileWatch:
         self._notes: list[str] = []
         #: (when, how much had been sampled), for the longest span
         self._marks: deque[tuple[float, SampleMark]] = deque()
-        #: {(name of a worker, "" = all; span): the answer}, of the last reading
-        self._answers: dict[tuple[str, int], bytes] = {}
+        #: {name: the same where a visitor has begun anew}, the oldest first
+        self._beginnings: dict[str, tuple[float, SampleMark]] = {}
+        #: {(name of a worker, "" = all; span; beginning): the answer}, of the last reading
+        self._answers: dict[tuple[str, int, str], bytes] = {}
 
-    async def answer(self, visit: str, worker: str, span_s: int = 0) -> bytes:
+    async def answer(self, visit: str, worker: str, span_s: int = 0, since: str = "") -> bytes:
         """Return what browsers draw, for a visitor who may see it.
 
         Args:
             visit: the pass of the visitor, with whose rights the workers are asked.
             worker: the name of the only one that counts; "" = all.
             span_s: one of `SPANS_S`, about; 0 = all that was sampled.
+            since: `NOW` = begin anew; else the name that the answer to that has for its beginning.
+                One that is not kept any more counts as none, and the answer says so.
 
         Raises:
             TimeoutError, WeftError: the scheduler has not answered, or does not permit it.
         """
         self._visit = visit
         await self._reading.get()
-        asked = worker, span_s
+        if since == NOW:
+            since = self._begin_anew()
+        elif since not in self._beginnings:
+            since = ""
+        asked = worker, span_s, since
         if asked not in self._answers:
             first = self._read_at - span_s
-            since, mark = next(
+            began, mark = self._beginnings.get(since) or next(
                 (one for one in reversed(self._marks) if span_s and one[0] <= first),
                 (self._began, None),
             )
             ids = [i for i in self._cluster.workers if worker in ("", self._names.get(i))]
             tree = self._cluster.total(ids, mark)
-            seconds = self._read_at - since
+            seconds = self._read_at - began
             data = as_data(tree, self._cluster.interval_s, seconds, self._notes)
-            data["workers"] = sorted(self._names.values())
+            data.update(workers=sorted(self._names.values()), since=since)
             self._answers[asked] = json.dumps(data, separators=(",", ":")).encode()
         return self._answers[asked]
+
+    def _begin_anew(self) -> str:
+        """Keep how much has been sampled by now; return the name of that."""
+        name = repr(self._read_at)
+        if name not in self._beginnings:
+            self._beginnings[name] = self._read_at, self._cluster.mark()
+            if len(self._beginnings) > MAX_BEGINNINGS:
+                del self._beginnings[next(iter(self._beginnings))]
+        return name
 
     async def _read(self) -> None:
         begin = time.monotonic()
         if begin - self._read_at > KEEP_S:
             self._cluster, self._began = SampledCluster(), begin
             self._marks.clear()
+            self._beginnings.clear()
         workers = [*(await self._watch.workers.get()).values()]
         turns = asyncio.Semaphore(_N_AT_ONCE)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
 
 BARS = """[...document.querySelectorAll('.bars > div')].map((e) => e.innerText)"""
 QUERY = "decodeURIComponent(location.search)"
+PRESSED = "document.querySelector('[data-span][aria-pressed=true]')?.innerText"
 FOCUSED = "document.activeElement.getAttribute('aria-label')"
 
 
@@ -140,19 +141,26 @@ async def test_a_profile_goes_on_while_it_is_live_and_begins_anew(
         # The latest part, which the address keeps; what is left out of it moves.
         await page.click("[data-span='30']")
         await page.wait_for("location.search === '?span=30'")
-        assert await page.js("document.querySelector('#anew').disabled")
         await page.wait_for(f"{BARS}.includes('work')")
         await page.click("[data-span='']")
         await page.wait_for("location.search === ''")
-        assert not await page.js("document.querySelector('#anew').disabled")
+        assert await page.js(PRESSED) == "all"
+        await page.click("#live-button")
+        await page.click("#anew")
+        await page.wait_for(f"{PRESSED} === undefined && {drawn} > 0")
 
-        # One worker alone, which the address keeps.
+        # One worker alone, which the address keeps. It counts from the same moment on.
         await page.js(
             "(() => { const e = document.querySelector('#worker'); e.selectedIndex = 1;"
             " e.dispatchEvent(new Event('change')); })()"
         )
         await page.wait_for("location.search.startsWith('?worker=')")
         await page.wait_for(f"{BARS}.includes('work') !== {BARS}.includes('play')")
+        query = parse_qs(urlsplit(page.requested[-1]).query)
+        assert float(query["since"][0]) > 0
+        assert await page.js(PRESSED) is None
+        await page.click("[data-span='']")
+        await page.wait_for(f"{PRESSED} === 'all'")
         page.assert_clean(base_of(cluster))
 
 
