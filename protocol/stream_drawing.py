@@ -158,8 +158,8 @@ class Attempts {
     this.nFetched += kept.nFetched;
     this.colour();
   }
-  // Takes the attempts that run now, in place of those before.
-  run(rows) {
+  // Takes the attempts that run now, and what was spilled meanwhile, in place of those before.
+  run(rows, spilled) {
     for (const lane of this.lanes.values()) lane.open = null;
     for (const one of this.functions) one.nOpen = 0;
     for (const [host, worker, address, thread, key, name, start] of rows) {
@@ -168,6 +168,11 @@ class Attempts {
       this.functions[fn].nOpen += 1;
     }
     this.nOpen = rows.length;
+    for (const disk of this.disks.values())
+      if (disk.some((one) => one.chunk === Infinity))
+        disk.splice(0, disk.length, ...disk.filter((one) => one.chunk !== Infinity));
+    for (const [host, worker, address, start, stop, nbytes, isRead] of spilled)
+      this.disk(host, worker, address).push({start, stop, nbytes, isRead, chunk: Infinity});
     this.dropLanes();
     this.colour();
   }

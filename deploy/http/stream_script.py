@@ -64,7 +64,7 @@ _PAGE: Final = r"""
     if (before !== null) missed += head.n_missed - before + head.n_late;
     before = head.n_missed;
     while (at < buffer.byteLength) attempts.add(piece());
-    attempts.run(head.running || []);
+    attempts.run(head.running || [], head.disk || []);
     if (view.follows) attempts.trim(MAX_ROWS);
     return head.is_all;
   }

@@ -47,6 +47,9 @@ class StreamWatch:
         self._n_missed = 0
         #: of the attempts that run now: host, worker, address, thread, key, function, start
         self._running: list[list[Any]] = []
+        #: of values that went to disk or came back since their worker has reported attempts: host,
+        #: worker, address, start, stop, bytes, whether they were read
+        self._disk: list[list[Any]] = []
         #: the scheduler's time when it was read last, and the time here
         self._read_at = 0.0, 0.0
 
@@ -80,6 +83,7 @@ class StreamWatch:
             # Attempts that ended while nobody read, or too fast, since this process began.
             "n_missed": self._n_missed,
             "running": self._running,
+            "disk": self._disk,
             # Attempts that were forgotten here before this browser asked for them.
             "n_late": start - wanted,
         }
@@ -106,6 +110,7 @@ class StreamWatch:
                 self._cursor = page["cursor"]
                 self._n_missed += page["n_missed"]
                 self._running = page.get("running", self._running)
+                self._disk = page.get("disk", self._disk)
                 self._read_at = page["now_unix_s"], time.monotonic()
                 for report in page["reports"]:
                     columns.add(report, page["to_unix_s"] + report["offset_s"])

@@ -47,7 +47,7 @@ LEAST_KEEP_S: Final = 1.0
 MAX_OFFSETS: Final = 10_000
 #: Values of one worker that went to disk or came back before its next attempt ends.
 MAX_DISK: Final = 1000
-#: Attempts of one answer that run.
+#: Attempts of one answer that run, and as many times of spilling of which no report tells yet.
 MAX_RUNNING: Final = 512
 #: Attempts, and reports, of one page of an answer.
 N_ROWS: Final = 2000
@@ -257,6 +257,7 @@ def ask_task_times(state: SchedulerState, arguments: Info, page: str) -> Page:
     info, next_page = _answer(state, arguments, page, MAX_LOOK_S, _drawn)
     if not next_page:
         info["running"] = _running(state, info["to_unix_s"])
+        info["disk"] = _on_disk(state, info["to_unix_s"])
     return info, next_page
 
 
@@ -278,6 +279,19 @@ def _running(state: SchedulerState, to_unix_s: float) -> list[list[Any]]:
             if len(found) == MAX_RUNNING:
                 return found
     return found
+
+
+def _on_disk(state: SchedulerState, to_unix_s: float) -> list[list[Any]]:
+    """Return [host, worker, address, start, stop, bytes, whether they were read] of values.
+
+    They went to disk or came back since the last report of attempts of their worker, whose next
+    one has the same. Times are in seconds since 1970.
+    """
+    return [
+        [ws.host, ws.name, ws.address, to_unix_s + start, to_unix_s + stop, *more]
+        for ws, kept in stream_of(state).disk.items()
+        for start, stop, *more in kept
+    ][-MAX_RUNNING:]
 
 
 def _answer(

@@ -255,6 +255,27 @@ async def test_first_attempts_give_way_also_behind_some_that_were_placed_before_
         page.assert_clean(url)
 
 
+async def test_times_of_spilling_before_an_attempt_ends_give_way_to_those_of_its_report(
+    cluster, url, tmp_path
+):
+    place = ["here", "w", "tcp://w"]
+    early = [[*place, 8.0, 8.5, 100, 0], [*place, 9.0, 9.5, 100, 0]]
+    late = chunk_of("a", start_s=10.0, disk=[[-2.0, -1.5, 100, 0], [-1.0, -0.5, 100, 0]])
+    async with chromium(tmp_path) as browser:
+        page = await opened(browser, cluster)
+        await page.js(KEPT % ("[]", 100))
+        starts = "[...kept.disks.values()].flat().map((one) => one.start)"
+        for rows in (early[:1], early):
+            await page.js(f"kept.run([], {json.dumps(rows)})")
+            assert await page.js(starts) == [row[3] for row in rows]
+        assert await page.js("kept.hasDisk")
+        source = f"Uint8Array.from(atob({json.dumps(late)}), (c) => c.charCodeAt(0)).buffer"
+        await page.js(f"kept.add({source}), kept.run([], [])")
+        assert await page.js(starts) == [8.0, 9.0]
+        assert await page.js("[...kept.lanes.values()][0].disk.length") == 2
+        page.assert_clean(url)
+
+
 async def test_functions_without_attempts_are_forgotten(cluster, url, tmp_path):
     chunks = [chunk_of(f"k-{i}", start_s=i, functions=[f"f{i}"]) for i in range(150)]
     async with chromium(tmp_path) as browser:

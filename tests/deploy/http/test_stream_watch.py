@@ -123,6 +123,18 @@ async def test_attempts_that_were_read_before_an_answer_failed_are_kept(watch, a
     assert answers.asked[-1] == ("task_times", "1.1")
 
 
+async def test_times_of_spilling_before_an_attempt_ends_are_those_of_the_last_answer(watch, answers):
+    spilled = [["host", "w", "tcp://w", 1.0, 2.0, 100, 0]]
+    answers.add(report("a"))
+    answers.pages[-1]["disk"] = spilled
+    head, _ = await keys_after(watch)
+    assert head["disk"] == spilled
+    answers.add(report("b"))
+    answers.pages[-1]["disk"] = []
+    head, _ = await keys_after(watch, head["next"])
+    assert head["disk"] == []
+
+
 @pytest.mark.shares_resources  # threads of the loop
 async def test_the_scheduler_is_asked_once_for_all_browsers_and_only_while_one_looks(monkeypatch):
     monkeypatch.setattr(stream_watch, "READS_S", 60.0)

@@ -131,6 +131,22 @@ def test_spilled_values_come_with_the_next_attempts_of_their_worker():
     assert second["disk"] == []
 
 
+def test_spilled_values_are_known_before_an_attempt_of_their_worker_ends():
+    board = Stream()
+
+    def on_disk():
+        info = board.read(name="task_times", keep_s=10.0).info
+        return [(row[1], row[3] - info["to_unix_s"], *row[5:]) for row in info["disk"]]
+
+    assert on_disk() == []
+    board.send(board.alice, graph("a"))
+    spilled = m.DiskTimes(ages_us=[2_000_000], durations_us=[500_000], nbytes=[100], reads=[0])
+    board.send(board.w, spilled)
+    assert on_disk() == [("w", pytest.approx(board.now - 2.0), 100, 0)]
+    board.send(board.w, times(board.attempt("a")))
+    assert on_disk() == []  # the report of the attempt has it
+
+
 def test_spilled_values_are_dropped_with_their_worker_and_while_nobody_looks():
     board = Stream()
     spilled = m.DiskTimes(ages_us=[0], durations_us=[1], nbytes=[1], reads=[0])
