@@ -58,7 +58,8 @@ section.bare { background: none; border: 0; padding: 0; }
 .health .error { background: var(--error-back); color: var(--error-text); }
 .tiles { display: grid; gap: 1rem; grid-template-columns: repeat(4, 1fr); margin: 0 0 1rem; }
 .tiles > div { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
-  padding: .8rem 1rem; min-width: 0; }
+  padding: .8rem 1rem; min-width: 0; display: flex; flex-direction: column; }
+.tiles .big { margin-bottom: auto; }
 .tiles dt { color: var(--soft); font-size: .85rem; }
 .tiles dd { margin: 0; }
 .tiles .big { font-size: 1.45rem; font-weight: 600; letter-spacing: -.01em; line-height: 1.3;

@@ -294,7 +294,8 @@ class Painter {
       this.image = width && lanes.length ? new ImageData(width, 2 * lanes.length) : null;
       Object.assign(this.rows, {width, height: 2 * lanes.length});
       this.words = this.image && new Uint32Array(this.image.data.buffer);
-      this.busy = new Float64Array(width);
+      // For each colour, how many threads computed in each pixel.
+      this.busy = Array.from({length: OTHER + 2}, () => new Float64Array(width));
     }
     return ratio;
   }
@@ -303,7 +304,7 @@ class Painter {
   draw(lanes, left, shown, colourOf, nThreads, present) {
     const ratio = this.fit(lanes), context = this.canvas.getContext("2d");
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    this.busy.fill(0);
+    for (const busy of this.busy) busy.fill(0);
     this.present = present;
     if (this.image) this.drawLanes(context, lanes, left, shown, colourOf, ratio);
     this.drawCurve(nThreads, ratio);
@@ -385,10 +386,11 @@ class Painter {
     context.lineTo(b, top + height - thin / 2);
     context.stroke();
     context.globalAlpha = 1;
-    for (let x = Math.max(Math.round(a), 0); x < b; x++) this.busy[x] += 1;
+    const busy = this.busy[colour];
+    for (let x = Math.max(Math.round(a), 0); x < b; x++) busy[x] += 1;
   }
   paint(lane, y, left, scale, width, colourOf, marks, names) {
-    const bars = 2 * y * width, fetched = bars + width, {words, busy} = this, right = left +
+    const bars = 2 * y * width, fetched = bars + width, {words} = this, right = left +
       width / scale, sums = this.sums || (this.sums = new Float64Array(OTHER + 2));
     let pixel = -1, filled = 0, marked = -9;
     const flush = () => {
@@ -417,7 +419,7 @@ class Painter {
       const a = Math.max((start - left) * scale, 0);
       const b = Math.min(Math.max((stop - left) * scale, a + 1e-6), width);
       const first = Math.min(Math.floor(a), width - 1), last = Math.min(Math.floor(b), width - 1);
-      const colour = colourOf[lane.fn[i]];
+      const colour = colourOf[lane.fn[i]], busy = this.busy[colour];
       const share = 1 - lane.waited[i] / Math.max(stop - start, 1e-9);
       if (first !== pixel) { flush(); pixel = first; }
       const here = Math.min(b, first + 1) - a;
@@ -442,26 +444,36 @@ class Painter {
     flush();
   }
   drawCurve(nThreads, ratio) {
-    const {curve, busy} = this, context = curve.getContext("2d"), height = curve.height;
-    this.most = nThreads;
-    for (const level of busy) if (level > this.most) this.most = level;
-    context.clearRect(0, 0, curve.width, height);
-    context.fillStyle = this.colours[0];
-    context.globalAlpha = 0.55;
-    context.beginPath();
-    context.moveTo(0, height);
-    const yOf = (level) => height - level / Math.max(this.most, 1) * (height - 2 * ratio);
-    busy.forEach((level, x) => {
-      context.lineTo(x, yOf(level));
-      context.lineTo(x + 1, yOf(level));
+    const {curve} = this, context = curve.getContext("2d"), {width, height} = curve;
+    // The functions stand on each other, in the order of their colours.
+    const tops = [new Float64Array(width)], colours = [];
+    this.busy.forEach((busy, colour) => {
+      if (!busy.some((level) => level > 0)) return;
+      tops.push(busy.map((level, x) => tops.at(-1)[x] + level));
+      colours.push(colour);
     });
-    context.lineTo(busy.length, height);
-    context.fill();
+    this.most = tops.at(-1).reduce((most, level) => Math.max(most, level), nThreads);
+    context.clearRect(0, 0, width, height);
+    const yOf = (level) => height - level / Math.max(this.most, 1) * (height - 2 * ratio);
+    colours.forEach((colour, i) => {
+      context.fillStyle = this.colours[Math.min(colour, OTHER)];
+      context.globalAlpha = colour > OTHER ? 0.15 : 0.7;
+      context.beginPath();
+      for (let x = 0; x < width; x++) {
+        context.lineTo(x, yOf(tops[i + 1][x]));
+        context.lineTo(x + 1, yOf(tops[i + 1][x]));
+      }
+      for (let x = width - 1; x >= 0; x--) {
+        context.lineTo(x + 1, yOf(tops[i][x]));
+        context.lineTo(x, yOf(tops[i][x]));
+      }
+      context.fill();
+    });
     context.globalAlpha = 1;
     if (this.most <= nThreads) return;
     context.setLineDash([4 * ratio, 3 * ratio]);  // more seem busy than there are, see the docs
     context.strokeStyle = this.colours[OTHER];
-    context.strokeRect(-1, yOf(nThreads), curve.width + 2, height);
+    context.strokeRect(-1, yOf(nThreads), width + 2, height);
   }
 }
 """

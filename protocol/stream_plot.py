@@ -225,7 +225,7 @@ function taskStream(attempts, {range, now, chosen = null, nThreads, isMoving = (
     root.style.setProperty("--curve", painter.high + "px");
     root.dataset.lane = painter.lane;
   }
-  addEventListener("resize", grow);
+  addEventListener("resize", () => { grow(); wish(); });
   function draw() {
     pending = 0;
     root.classList.toggle("is-empty", !attempts.lanes.size);
