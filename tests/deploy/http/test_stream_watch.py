@@ -123,7 +123,9 @@ async def test_attempts_that_were_read_before_an_answer_failed_are_kept(watch, a
     assert answers.asked[-1] == ("task_times", "1.1")
 
 
-async def test_times_of_spilling_before_an_attempt_ends_are_those_of_the_last_answer(watch, answers):
+async def test_times_of_spilling_before_an_attempt_ends_are_those_of_the_last_answer(
+    watch, answers
+):
     spilled = [["host", "w", "tcp://w", 1.0, 2.0, 100, 0]]
     answers.add(report("a"))
     answers.pages[-1]["disk"] = spilled
