@@ -195,6 +195,8 @@ function timeRange(plot, {whole, least, changed, tick, steps = [], fixed = () =>
     keys[event.key]();
   });
   addEventListener("resize", () => range.show(range.left, range.shown));
+  // A frame that a notebook has just put in its place may have no width yet.
+  new ResizeObserver(drawAxis).observe(plot);
   return range;
 }
 """

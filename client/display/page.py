@@ -60,10 +60,20 @@ def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
+#: Stands where a front end leaves out frames.
+_NO_FRAME: Final = (
+    "The drawing is not shown: this notebook is not trusted. Trust it, or run the cell again."
+)
+
+
 def in_cell(page: str, height: int) -> Markup:
-    """Return a page for the cell of a notebook, in a frame: it has a style sheet and scripts."""
+    """Return a page for the cell of a notebook, in a frame: it has a style sheet and scripts.
+
+    Browsers show nothing of a frame's own text. What takes frames away from a notebook that was
+    made elsewhere leaves it.
+    """
     style = f"width:100%;height:{height}px;border:0"
-    return element("iframe", srcdoc=page, style=style, sandbox="allow-scripts")
+    return element("iframe", _NO_FRAME, srcdoc=page, style=style, sandbox="allow-scripts")
 
 
 #: Bars of the picture of a cell, which is sent again and again.

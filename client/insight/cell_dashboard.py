@@ -41,9 +41,11 @@ _MAX_ROWS: Final = 100_000
 _PAUSES: Final = 5
 #: It ends when no task has ended for so long: nobody knows whether somebody looks.
 IDLE_S: Final = 1800.0
-#: Pixels above and below the lanes, and lanes that are seen without scrolling.
-_HEIGHT: Final = 340
-_MAX_LANES: Final = 32
+#: Pixels above and below the lanes, those of a lane if there are few, and of all that are seen
+#: without scrolling.
+_HEIGHT: Final = 400
+_LANE: Final = 28
+_MAX_LANES: Final = 32 * LANE
 #: {state at the scheduler: title}.
 _STATES: Final = {"processing": "At workers", "queued": "Queued", "waiting": "Waiting"}
 
@@ -138,9 +140,8 @@ class LiveStream:
         timings = [one if one.start >= begin else _cut(one, begin) for one in timings]
         page = live_page(timings, begin, end, tiles, self._end or self._problem)
         text = ", ".join(f"{title.lower()}: {number}" for title, number, _ in tiles)
-        height = _HEIGHT + LANE * min(
-            len({(one.address, one.thread) for one in timings}), _MAX_LANES
-        )
+        n_lanes = len({(one.address, one.thread) for one in timings})
+        height = _HEIGHT + min(_LANE * n_lanes, _MAX_LANES)
         self._output.show(in_cell(page, height), f"weft dashboard: {text or 'nothing read yet'}")
 
 
