@@ -5,7 +5,9 @@
 A cluster of four workers runs three functions, one of which fails now and then, and one task asks
 for what no worker has. The status page is taken when a part of the tasks is done, the history when
 there are some samples, and the task stream when sums of parts have followed, whose inputs are
-fetched. The pages of a failed task and of its worker are those that an admin sees.
+fetched. The pages of a failed task and of its worker are those that an admin sees. The graph has
+tasks in several states; the profile is that of functions that compute. A report is of the same work
+as the task stream.
 """
 
 from __future__ import annotations
@@ -15,17 +17,24 @@ import asyncio
 import json
 import tempfile
 import time
+import zlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tests.browser import BrowserTab, chromium
 from weft.client.client import Client
+from weft.client.insight.performance_report import performance_report
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.trust.page_access import link_into
 from weft.protocol.wire.levels import Level
 
 #: Samples of the history before its picture is taken; there is one each two seconds.
 _N_SAMPLES = 20
+#: Samples of the profile.
+_N_STACKS = 600
+#: Keys of the graph end so.
+_GRAPH = "2026"
 
 
 def load(number: int) -> int:
@@ -62,6 +71,66 @@ def total(parts: list[bytes]) -> int:
     """Add parts, most of which are at other workers."""
     time.sleep(0.08)  # workload
     return sum(map(len, parts))
+
+
+def read_days(number: int) -> list[dict[str, float]]:
+    """Parse a part of the data."""
+    days = [{"day": day, "rain": day * number % 17, "sun": day % 24} for day in range(400)]
+    return parse(json.dumps(days))
+
+
+def parse(text: str) -> list[dict[str, float]]:
+    """Return the days of a text."""
+    return [scaled(day) for day in json.loads(text)]
+
+
+def scaled(day: dict[str, float]) -> dict[str, float]:
+    """Return a day with values between 0 and 1."""
+    return {name: value / 400 for name, value in day.items()}
+
+
+def evaluate(number: int) -> int:
+    """Compute something of some parts."""
+    days = [day for part in range(3) for day in read_days(number + part)]
+    return len(packed(days)) + round(rain_of(days))
+
+
+def rain_of(days: list[dict[str, float]]) -> float:
+    """Return a sum."""
+    return sum(day["rain"] ** 0.5 for day in days for _ in range(8))
+
+
+def packed(days: list[dict[str, float]]) -> bytes:
+    """Return days in few bytes."""
+    return zlib.compress(json.dumps(days).encode(), 6)
+
+
+def compare(*parts: object) -> int:
+    """Read results of others."""
+    return len(parts)
+
+
+def train_long(*parts: object) -> None:
+    """Compute for longer than a picture takes."""
+    for _ in range(10_000):
+        time.sleep(0.05)  # workload
+
+
+def submit_graph(client: Client) -> list[Any]:
+    """Submit tasks that read each other's results: some are done, some run, some wait."""
+
+    def named(name: str, function: Any, *inputs: Any) -> Any:
+        return client.submit(function, *inputs, key=f"{name}-{_GRAPH}")
+
+    days = [named(f"load-{month}", load, month) for month in ("may", "june", "july", "august")]
+    means = [named(f"summarize-{i}", summarize, i) for i in range(2)]
+    models = [
+        named("fit-spring", compare, *days[:2], means[0]),
+        named("fit-summer", train_long, *days[1:], means[1]),
+        named("fit-rain", train_long, *days[2:]),
+    ]
+    scores = [named("score-spring", compare, models[0]), named("score", compare, *models)]
+    return [*models, *scores, named("report", compare, *scores), named("archive", compare, *scores)]
 
 
 def submit_in_waves(client: Client) -> list[Any]:
@@ -144,7 +213,61 @@ async def take_details(cluster: LocalCluster, client: Client, folder: Path) -> N
                     f" e.innerText.replaceAll({json.dumps(str(Path(__file__).parent))} + '/', ''))"
                 )
                 await page.picture(folder / f"{name}-light.png")
+            await page.go(f"{url}search?q=train")
+            await page.wait_for("document.querySelector('table') !== null")
+            await page.picture(folder / "search-light.png", whole=False)
     client.cancel(running, force=True)
+
+
+async def take_graph(cluster: LocalCluster, client: Client, folder: Path) -> None:
+    """Take the picture of the tasks around one."""
+    futures = submit_graph(client)
+    await asyncio.to_thread(futures[3].result)
+    link = cluster.dashboard_link
+    assert link is not None
+    with tempfile.TemporaryDirectory() as profile:
+        async with chromium(Path(profile)) as browser:
+            page = await browser.open(link, width=1100, height=500)
+            await page.wait_for("document.querySelector('.tiles') !== null")
+            key = quote(futures[4].key)
+            await page.go(f"{link.partition('?')[0]}graph?key={key}")
+            await page.wait_for("document.querySelector('.graph .processing') !== null")
+            await page.picture(folder / "graph-light.png")
+    client.cancel(futures, force=True, running=True)
+
+
+async def take_profile(cluster: LocalCluster, client: Client, folder: Path) -> None:
+    """Take the picture of the profile."""
+    futures = client.map(evaluate, range(100_000))
+    link = cluster.dashboard_link
+    assert link is not None
+    with tempfile.TemporaryDirectory() as profile:
+        async with chromium(Path(profile)) as browser:
+            page = await browser.open(link, width=1100, height=700)
+            await page.wait_for("document.querySelector('.tiles') !== null")
+            await page.go(f"{link.partition('?')[0]}profile")
+            drawn = "Number(document.querySelector('.flame').dataset.drawn)"
+            await page.wait_for(f"{drawn} > {_N_STACKS}")
+            await page.picture(folder / "profile-light.png", whole=False)
+    client.cancel(futures, force=True)
+
+
+async def take_report(client: Client, folder: Path) -> None:
+    """Take the picture of the beginning of a report."""
+    with tempfile.TemporaryDirectory() as profile:
+        file = Path(profile) / "report.html"
+        await asyncio.to_thread(report, client, file)
+        async with chromium(Path(profile)) as browser:
+            page = await browser.open(file.as_uri(), width=1100, height=1000)
+            await page.wait_for("document.querySelector('.timeline')?.dataset.drawn === '1'")
+            await page.picture(folder / "report-light.png", whole=False)
+
+
+def report(client: Client, file: Path) -> None:
+    """Make a report of some work."""
+    with performance_report(file, client=client):
+        for future in submit_in_waves(client):
+            future.exception()
 
 
 async def take(cluster: LocalCluster, folder: Path) -> None:
@@ -212,6 +335,9 @@ def main() -> None:
     ):
         asyncio.run(take_stream(cluster, client, folder))
         asyncio.run(take_details(cluster, client, folder))
+        asyncio.run(take_report(client, folder))
+        asyncio.run(take_graph(cluster, client, folder))
+        asyncio.run(take_profile(cluster, client, folder))
 
 
 if __name__ == "__main__":
