@@ -52,16 +52,18 @@ function readOn(address, {wants, take, next}) {
 #:     now()                 the present, seconds
 #:     oldest()              the first instant that there is; Infinity = there is none
 #:     firstS, least         the part that is shown at first, and the least, seconds
+#:     startS                the part that is shown while there is less; it grows to `firstS`
 #:     mostS                 the part that can be shown although less is there
 #:     changed()             what is shown has changed, by the user or by time
 #:     note(query)           adds to the address what else is chosen
 #:     boxOf(event)          see `timeRange`
 _FOLLOWING: Final = r"""
 const asked = new URLSearchParams(location.search);
-function liveRange(plot, {now, oldest, firstS, mostS = 0, least, changed, note, boxOf}) {
+function liveRange(plot, {now, oldest, firstS, startS = firstS, mostS = 0, least, changed, note,
+                          boxOf}) {
   const live = document.querySelector("#live-button");
   const self = {follows: !asked.has("from"), range: null};
-  let writing = 0, range = null;
+  let writing = 0, range = null, grows = !asked.has("from") && !asked.has("last");
   function follow(does) {
     self.follows = does;
     live.setAttribute("aria-pressed", String(does));
@@ -81,10 +83,13 @@ function liveRange(plot, {now, oldest, firstS, mostS = 0, least, changed, note, 
     if (!self.follows) {
       query.set("from", range.left.toFixed(6));
       query.set("to", (range.left + range.shown).toFixed(6));
-    } else if (Math.abs(range.shown - firstS) > 0.01) query.set("last", range.shown.toPrecision(4));
+    } else if (!grows && Math.abs(range.shown - firstS) > 0.01)
+      query.set("last", range.shown.toPrecision(4));
   };
   self.keepUp = () => {
-    if (self.follows) range.show(now() - range.shown, range.shown);
+    if (!self.follows) return;
+    const shown = grows ? Math.max(startS, Math.min(now() - oldest(), firstS)) : range.shown;
+    range.show(now() - shown, shown);
   };
   self.last = (seconds) => {
     follow(true);
@@ -114,6 +119,7 @@ function liveRange(plot, {now, oldest, firstS, mostS = 0, least, changed, note, 
         if (how === "all") follow(false);  // else the oldest would leave it at once
         if (how === "end") follow(true);
         if (!how) return;
+        grows = false;
         changed();
         self.remember();
       },

@@ -24,6 +24,7 @@ _PAGE: Final = r"""
     now,
     oldest: () => attempts.oldest,
     firstS: SHOWN_S,
+    startS: START_S,
     least: 1e-4,
     changed: () => stream.move(),
     note(query) {
@@ -95,7 +96,8 @@ _PAGE: Final = r"""
 
 #: Numbers of the page.
 _NUMBERS: Final = {
-    "SHOWN_S": 60,  # at first
+    "SHOWN_S": 60,  # at first, if there is so much
+    "START_S": 10,  # if there is less
     "LATE_S": 0.7,  # the right edge is so long ago: what has ended by then has been read
     "PAUSE_MS": 500,  # between two questions
     "MAX_ROWS": 100_000,

@@ -175,6 +175,29 @@ async def test_attempts_are_drawn_as_they_end_and_the_one_pointed_at_is_describe
         page.assert_clean(url)
 
 
+async def test_a_page_with_few_seconds_shows_these_and_its_address_says_nothing_of_it(
+    cluster, client, url, tmp_path
+):
+    columns = AttemptColumns()
+    columns.add(report("k", durations_us=[500_000]), 1_000.0)
+    head = {"next": "x.1", "goes_on": True, "is_all": True, "n_missed": 0, "n_late": 0}
+    source = ANSWERED % json.dumps(
+        base64.b64encode(answer_of({**head, "now": 1_003.0}, [columns.to_bytes()])).decode()
+    )
+    shown = "parseFloat(document.querySelector('#seconds').innerText)"
+    async with chromium(tmp_path) as browser:
+        page = await browser.open(cluster.dashboard_link)
+        await page.wait_for("document.querySelector('.tiles') !== null")
+        await page.call("Page.addScriptToEvaluateOnNewDocument", source=source)
+        await page.go(f"{url}stream")
+        await page.wait_for(f"{shown} >= 10 && {shown} < 60")
+        assert await page.js("document.querySelector('#other').getAttribute('href')") == "history"
+        await press(page, "+")
+        await page.wait_for(f"{QUERY}.has('last')")
+        await page.go(f"{url}stream?last=60")
+        await page.wait_for(f"{shown} === 60")
+
+
 async def test_lanes_are_by_host_in_natural_order_with_fetches_and_failures_marked(
     cluster, url, tmp_path
 ):
@@ -293,7 +316,7 @@ async def test_keys_and_the_wheel_zoom_and_the_address_shows_the_same_again(
     cluster, client, url, tmp_path
 ):
     async with chromium(tmp_path) as browser:
-        page = await opened(browser, cluster)
+        page = await opened(browser, cluster, "?last=60")
         run_some(client, 30)
         await page.wait_for(f"{BAR % 0} !== null")
         await press(page, "+")
