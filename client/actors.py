@@ -24,12 +24,13 @@ from ..protocol.wire.messages import ACTOR_FUNCTION
 from ..protocol.wire.messages.actors import call_text
 from ..protocol.wire.payload import Blob, Payload
 from .calls.annotations import AnnotatedOptions
+from .calls.call_options import check_no_option_of_ray
 from .calls.conditions import check_not_held
 from .calls.encoding import Encoder, check_key, check_keys, spec_hash
 from .calls.foreign_futures import encode
 from .core.features.actor_calls import ActorCall
 from .core.tasks import NO_VALUE, FutureState, TaskRecord
-from .dask.absent_names import ABSENT, missing_attribute
+from .dask.absent_names import ABSENT, answer_by_name, missing_attribute
 from .future import Future
 from .modes import Mode, Result, Waited, as_result, waits
 from .results.failures import exception_from, exception_of
@@ -118,6 +119,9 @@ class ActorFuture(ActorCall, Waited[Result, Mode]):
     def __await__(self) -> Generator[Any, None, Result]:
         """Wait for the result, in any event loop."""
         return self._result_async(None).__await__()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in ABSENT["ActorFuture"]]
 
     def __repr__(self) -> str:
         return f"<ActorFuture: {self.status}, {self.key}>"
@@ -272,6 +276,9 @@ class ActorFuture(ActorCall, Waited[Result, Mode]):
         return self._value
 
 
+answer_by_name(ActorFuture)
+
+
 def split(items: list[Any]) -> tuple[list[FutureState], list[ActorFuture]]:
     """Divide what is waited for: the states of tasks, and the calls of actors."""
     if {*map(type, items)} <= {FutureState}:
@@ -392,6 +399,7 @@ def submit_actor(
     options: TaskOptions | AnnotatedOptions,
 ) -> Future:
     """Submit the making of one actor; see `Client.submit`."""
+    check_no_option_of_ray(cls, kwargs)
     function = encoder.own_function(ACTOR_FUNCTION, "actor")
     given = (cls, *args)
     (blob, dependencies, shared), borrowing = encode(

@@ -102,8 +102,17 @@ def check_keywords(
     if names is not None:
         for name in keywords:
             if name not in names:
+                check_no_option_of_ray(func, [name])
                 meant = _executor_option_like(name) if of_executor else _option_like(name)
                 raise unexpected(function_name(func), name, names, meant)
+
+
+def check_no_option_of_ray(func: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """Raise TypeError, with advice, for an option of Ray that the function does not take itself."""
+    for name in keywords:
+        instead = ABSENT["Ray()"].get(name)
+        if instead is not None and not _takes(func, name):
+            raise TypeError(f"{function_name(func)} has no parameter {name!r}: {instead}")
 
 
 def checkpointed(

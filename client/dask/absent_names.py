@@ -42,6 +42,21 @@ _ADVICE: Final[Mapping[str, Table]] = {
         "serializers deserializers extensions": "leave it out; all data is pickled",
         "direct_to_workers": "leave it out; large results always come from the workers",
         "connection_limit": "leave it out",
+        # Of Ray's `init`.
+        "num_cpus": "`n_workers=` is the number of processes, `threads_per_worker=` that of the "
+        "threads in each",
+        "num_gpus labels": 'workers have resources: `resources={"GPU": 1}`',
+        "object_store_memory": "`memory_limit=` is the memory of a worker, of which results have "
+        "a part",
+        "namespace": "names are those of the whole cluster: make it a part of each name",
+        "ignore_reinit_error": "leave it out; several clients may be open",
+        "include_dashboard dashboard_host dashboard_port": '`dashboard_address=":0"` has the '
+        "cluster serve pages",
+        "log_to_driver": "`forward_output=` shows here what tasks print",
+        "logging_level logging_config": "`silence_logs=` is the level up to which nothing is shown",
+        "runtime_env": "`env=` has variables for the workers; `client.register_plugin` and "
+        "`client.upload_file` bring packages and files",
+        "local_mode": "`processes=False` has the tasks run in this process",
     },
     # And of `map`, `get` and `gather`.
     "submit()": {
@@ -114,6 +129,10 @@ _ADVICE: Final[Mapping[str, Table]] = {
         "n_workers": "did you mean n=?",
         "worker_group": "all workers of a cluster are scaled together",
     },
+    "ActorFuture": {
+        "cancel": "a call is run once it is sent; let the method look at a `weft.Event` now and "
+        "then",
+    },
     # Of dask's semaphores.
     "Lock": {
         "get_value": "`locked()` returns whether a client holds it",
@@ -172,6 +191,49 @@ _ADVICE: Final[Mapping[str, Table]] = {
         "shutdown": "use `client.close()`",
         "is_initialized": "`weft.Client.current()` raises `weft.ClientClosed` if no client is open",
         "nodes cluster_resources available_resources": "use `client.scheduler_info()`",
+        "method": "methods have no options: one returns one value, which may be a tuple",
+        "get_actor": "a `weft.Variable` keeps the future of an actor under a name",
+        "actor": "an actor ends with the last that holds it, and cannot end itself",
+        "get_gpu_ids": "weft sets no devices: start a worker for each, with a "
+        "`$CUDA_VISIBLE_DEVICES` of its own",
+        "get_runtime_context": "`weft.get_worker()` describes the worker and the task",
+        "ObjectRefGenerator DynamicObjectRefGenerator": "a task puts its items into a `weft.Queue`",
+        "java_function java_actor_class cpp_function": "tasks are Python; a `weft.Command` runs "
+        "any other program",
+        "exceptions": "use `weft.errors`",
+        "runtime_env": "use `weft.Environ`, `weft.PipInstall` and `client.upload_file`",
+        "util": "use `weft.Queue`, `client.get_executor`, `client.submit_gang`, and "
+        '`joblib.parallel_config("weft")`',
+        "data train tune serve rllib": "there is none: weft runs functions and actors",
+    },
+    # Of `submit` and `map`, where the function does not take such a keyword itself.
+    "Ray()": {
+        "num_cpus": "cores= is how many threads a task takes; an actor has a thread of its own",
+        "num_gpus accelerator_type": 'resources={"GPU": 1} takes one of a worker that was started '
+        "with such a resource",
+        "label_selector fallback_strategy": "resources= and workers= choose workers, with "
+        "allow_other_workers=True if others will do",
+        "scheduling_strategy": "workers= names the workers, and `client.submit_gang` begins calls "
+        "together; else the scheduler chooses",
+        "placement_group placement_group_bundle_index placement_group_capture_child_tasks": "the "
+        "calls of `client.submit_gang` begin together, and what they submit is placed as any task",
+        "num_returns": "a task has one result: return a tuple, or put the items into a "
+        "`weft.Queue`",
+        "max_retries": "retries= is how often it runs again if it raises; if its worker dies, it "
+        "runs again by itself",
+        "retry_exceptions": "retries= holds for all exceptions: catch those in the function that "
+        "are to be final",
+        "max_calls": "`weft worker --isolate --max-tasks N` ends a process after so many",
+        "enable_task_events": "leave it out; events cost nothing while nobody looks",
+        "runtime_env": "workers are prepared for all tasks, by `weft.Environ`, `weft.PipInstall` "
+        "and `client.upload_file`; a `weft.Command` has env= and cwd=",
+        "lifetime get_if_exists": "key= names an actor, and a `weft.Variable` holds it when its "
+        "client is gone",
+        "max_restarts max_task_retries": "an actor is not made again by itself, because it would "
+        "have forgotten its state: catch `weft.ActorLost`, and make another one",
+        "max_concurrency concurrency_groups allow_out_of_order_execution": "an actor runs one "
+        "call at a time; coroutine methods run beside each other",
+        "max_pending_calls": "a `weft.Semaphore` limits how many calls are under way",
     },
 }
 

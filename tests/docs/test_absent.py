@@ -11,6 +11,7 @@ TITLES = [
     ("`submit`, `map`, `get`, `gather`", ABSENT["submit()"], "="),
     ("`profile`", ABSENT["profile()"], "="),
     ("`Future`", ABSENT["Future"], ""),
+    ("calls of actors", ABSENT["ActorFuture"], ""),
     ("`LocalCluster`", ABSENT["LocalCluster"], ""),
     ("`LocalCluster(...)`", ABSENT["LocalCluster()"], "="),
     ("`Lock`", ABSENT["Lock"], ""),
@@ -19,6 +20,7 @@ TITLES = [
     ("`Queue`", ABSENT["Queue"], ""),
     ("`weft`", ABSENT["weft"], ""),
     ("Ray", ABSENT["Ray"], ""),
+    ("options of tasks and actors in Ray", ABSENT["Ray()"], "="),
 ]
 
 

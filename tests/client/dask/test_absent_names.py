@@ -31,12 +31,13 @@ def test_nothing_that_is_there_is_listed_as_absent(client, cluster):
     owners += [(weft.Queue, "Queue"), (weft.Queue("absent", client), "Queue")]
     owners += [(weft.Lock("absent", client), "Lock"), (weft.Event("absent", client), "Event")]
     owners += [(weft.Variable("absent", client), "Variable")]
+    owners += [(weft.ActorFuture, "ActorFuture")]
     owners += [(LocalCluster, "LocalCluster"), (cluster, "LocalCluster")]
     owners += [(weft, "weft"), (weft, "Ray")]
     for owner, name in owners:
         for absentee in TABLES[name]:
             assert not hasattr(owner, absentee), absentee
-            assert absentee not in dir(owner) or owner is Future or absentee == "from_name"
+            assert absentee not in dir(owner) or isinstance(owner, type) or absentee == "from_name"
     cluster_options = absent_names.options_of(LocalCluster)
     assert "n_workers" in cluster_options
     assert "others" not in cluster_options
@@ -125,6 +126,35 @@ def test_the_error_of_an_absent_option_of_a_call_gives_advice(client):
         client.get({}, [], actors=True)
     with pytest.raises(TypeError, match="leave '5 s' out: use `priority=`"):
         client.submit(abs, -1, fifo_timeout="5 s")
+
+
+def described(num_returns=0):
+    return num_returns
+
+
+class Described:
+    def __init__(self, max_restarts=0):
+        self.n = max_restarts
+
+
+#: Without those that the two take themselves.
+OF_RAY = sorted(TABLES["Ray()"].keys() - {"num_returns", "max_restarts"})
+
+
+@pytest.mark.parametrize("name", OF_RAY)
+def test_an_option_of_ray_is_refused_with_advice_for_tasks_and_for_actors(client, name):
+    advice = re.escape(TABLES["Ray()"][name])
+    with pytest.raises(TypeError, match=rf"^described has no parameter '{name}': {advice}$"):
+        client.submit(described, **{name: 1})
+    with pytest.raises(TypeError, match=rf"^Described has no parameter '{name}': {advice}$"):
+        client.submit(Described, actor=True, **{name: 1})
+
+
+def test_a_keyword_of_the_function_may_have_the_name_of_an_option_of_ray():
+    with weft.Client(processes=False, n_workers=1, set_as_default=False) as client:
+        assert client.submit(described, num_returns=3).result(60) == 3
+        assert client.submit(Described, max_restarts=4, actor=True).result(60).n == 4
+        assert client.submit(dict, runtime_env=5).result(60) == {"runtime_env": 5}
 
 
 def test_protocols_that_look_for_attributes_are_not_disturbed(client, cluster):
