@@ -12,6 +12,7 @@ from .addressing import AddressedCommand
 
 #: A name of this similarity may be meant, even if another one begins with the given text.
 _NEARLY_SAME: Final = 0.8
+_NO_MACHINES: Final = "'weft ssh HOST...' runs a cluster on machines that are there already"
 #: {command of other programs: weft's own way}.
 _OTHER_COMMANDS: Final = {
     "shutdown": "'weft stop' ends a scheduler and its workers",
@@ -21,6 +22,28 @@ _OTHER_COMMANDS: Final = {
     "list": "'weft info' shows a cluster, and 'weft info --all' lists those that can be found",
     "check": "'weft doctor' looks for what keeps a cluster from working",
     "help": "see 'weft --help', and 'weft COMMAND --help'",
+    # Of Ray.
+    "memory": "'weft info' shows what workers hold, and 'weft top' how it changes",
+    "summary": "'weft top' sums up tasks by function",
+    "get": "'weft info KEY' shows a task",
+    "job": "'weft submit --detach' records jobs, and 'weft queue' lists them",
+    "stack": "'weft profile' shows which calls take the time of tasks",
+    "up": _NO_MACHINES,
+    "down": "'weft stop' ends a scheduler and its workers",
+    "attach": _NO_MACHINES,
+    "exec": "'weft submit -- COMMAND' runs a command on a worker",
+    "rsync-up": "client.upload_file brings files and packages to all workers",
+    "rsync-down": "'weft output KEY' prints what a job has printed",
+    "get-head-ip": "'weft info' shows the addresses",
+    "get-worker-ips": "'weft info' shows the addresses",
+    "health-check": "'weft status' tells by its exit code whether a cluster is well",
+    "drain-node": "'weft retire' lets workers finish what they run, and leave",
+    "kill-actor": "'weft cancel' ends jobs; an actor ends with the last that holds it",
+    "microbenchmark": "'weft selftest' runs small tasks on a cluster",
+    "debug": "'weft bundle KEY' writes what is known of a task that has failed",
+    "metrics": "'weft scheduler' serves /metrics beside its pages",
+    "get-auth-token": "'weft token' writes a connection file, or prints it",
+    "symmetric-run": "'weft ssh HOST...' runs a scheduler and workers on several machines",
 }
 
 
