@@ -14,7 +14,8 @@ from . import (
     sharing,
     submitting,
 )
-from .row import Call
+from .names import opened, preamble_of
+from .row import Call, Library
 
 #: {heading: rows}
 SECTIONS: dict[str, list[Call]] = {
@@ -32,3 +33,5 @@ SECTIONS: dict[str, list[Call]] = {
     "Plugins and preloaded modules": services.PLUGINS,
     "Memory and scheduling": services.SERVICES,
 }
+
+DISTRIBUTED = Library("distributed", "from_dask_calls.md", SECTIONS, preamble_of, opened)
