@@ -292,7 +292,8 @@ COMMANDS = [
         'command("drain-node", "--help")',
         """
     before = len(client.nthreads())
-    command("retire", [*client.nthreads()][0]) and len(client.nthreads()) == before - 1
+    [name, *_] = [facts["name"] for facts in client.scheduler_info()["workers"].values()]
+    command("retire", name) and len(client.nthreads()) == before - 1
     """,
         "`weft retire WORKER`",
     ),
