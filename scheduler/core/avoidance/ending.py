@@ -171,7 +171,7 @@ def _plan_look(state: SchedulerState) -> None:
 def _cross(state: SchedulerState) -> None:
     """Take workers out of the classes for which they have become too short."""
     ends = worker_ends_of(state)
-    crossed: dict[TimeNeeded, list[WorkerHandle]] = {}
+    crossed: dict[TimeNeeded, dict[WorkerHandle, None]] = {}
     known = dict.fromkeys((ends.limits or {}).values())
     while ends.crossings and ends.crossings[0][0] <= state.now:
         _, _, worker_id, limit = heappop(ends.crossings)
@@ -179,7 +179,7 @@ def _cross(state: SchedulerState) -> None:
         if ws is None or limit not in known or worker_id not in ends.by_worker:
             continue
         if ends.by_worker[worker_id] - limit.limit_s <= state.now:  # else it has joined anew
-            crossed.setdefault(limit, []).append(ws)
+            crossed.setdefault(limit, {})[ws] = None  # once, also if it is in the heap twice
     _plan_look(state)
     if not crossed:
         return

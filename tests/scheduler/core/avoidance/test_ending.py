@@ -215,6 +215,18 @@ def test_a_worker_that_comes_back_has_the_end_that_it_reports_then(board):
     assert long in board.state.workers
 
 
+def test_a_worker_that_has_come_back_leaves_a_class_once(board):
+    client = board.client()
+    board.worker("other")
+    first = ending_worker(board, "short", 65.0)
+    board.send(client, graph("a", "b", timeout_us=MINUTE_US))
+    board.close(first)
+    ending_worker(board, "short", 65.0)
+    assert members(board, "a") == ["other", "short"]
+    board.tick(10.0)
+    assert members(board, "a") == ["other"]
+
+
 @pytest.mark.parametrize("left", ["soon", -1.0, float("nan"), 1e300, True, None])
 def test_a_time_that_makes_no_sense_is_no_end(board, left):
     board.client()
