@@ -75,6 +75,7 @@ AT_ONCE = {
         "add_done_callback",
         "arguments",
         "blob",
+        "cancel",
         "done",
         "engine",
         "failure",

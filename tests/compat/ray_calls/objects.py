@@ -424,7 +424,7 @@ ERRORS = [
         """
     counter = client.submit(Counter, actor=True, pure=False).result()
     first = counter.die().exception()
-    until(lambda: isinstance(counter.add().exception(), weft.ActorLost))
+    until(lambda: isinstance(error_of(lambda: counter.add().result()), weft.ActorLost))
     isinstance(first, weft.ActorCallInDoubt)
     """,
         "`weft.ActorLost`: the call has not run; `weft.ActorCallInDoubt`: it may have",
