@@ -223,7 +223,7 @@ _ADVICE: Final[Mapping[str, Table]] = {
         "runs again by itself",
         "retry_exceptions": "retries= holds for all exceptions: catch those in the function that "
         "are to be final",
-        "max_calls": "`weft worker --isolate --max-tasks N` ends a process after so many",
+        "max_calls": "`weft worker --isolate --max-tasks 100` ends a process after 100 tasks",
         "enable_task_events": "leave it out; events cost nothing while nobody looks",
         "runtime_env": "workers are prepared for all tasks, by `weft.Environ`, `weft.PipInstall` "
         "and `client.upload_file`; a `weft.Command` has env= and cwd=",
