@@ -1,4 +1,4 @@
-"""What the tasks of a class avoid: workers that they have left, and those that end too early.
+"""The workers that the tasks of a class avoid: left by them, or with too little time.
 
 The kernel has the rule: a worker that is avoided may not run a class while others may. Here is who
 is avoided (`TaskClass.avoided`). Workers that tasks have left are part of the key of a class. Those

@@ -66,7 +66,7 @@ class Library(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a row: `works`, `refused` by name with a reason, `nothing`, or `fails`."""
+    """How a row has ended: `works`, `refused` by name with a reason, `nothing`, or `fails`."""
 
     kind: str
     text: str = ""
@@ -88,7 +88,8 @@ def outcome_of(call: Call, side: str, names: dict[str, Any]) -> Outcome:
     try:
         value = evaluated(call.code_for(side), f"<{call.name}>", dict(names))
     except Exception as error:
-        text = f"{error}".strip().partition("\n")[0]
+        # Where a library is installed tells nothing of it.
+        text = re.sub(r" \(/\S+\)$", "", f"{error}".strip().partition("\n")[0])
         if side == "weft" and _is_refusal(error, text):
             return Outcome("refused", text)
         return Outcome("fails", f"{type(error).__name__}: {text}")

@@ -1,4 +1,4 @@
-"""What is asked about a cluster: by functions, in a task, and by the state API."""
+"""Questions about a cluster: by functions, in a task, and by the state API."""
 
 from __future__ import annotations
 

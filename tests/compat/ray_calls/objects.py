@@ -244,18 +244,6 @@ OBJECTS = [
         "the same, or `future.release()`",
     ),
     Call(
-        "ray._private.internal_api.free(refs)",
-        """
-    from ray._private.internal_api import free
-    free([ray.put(bytes(1_000_000))]) is None
-    """,
-        """
-    future = client.submit(inc, 1)
-    future.release() is None
-    """,
-        "`future.release()`",
-    ),
-    Call(
         "ray.experimental.get_object_locations(refs)",
         """
     ref = ray.put(bytes(1_000_000))

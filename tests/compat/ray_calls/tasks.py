@@ -339,9 +339,9 @@ OPTIONS = [
         "without an option: a task runs again if its worker dies",
     ),
     Call(
-        "f.options(max_calls=1)",
+        "@ray.remote(max_calls=1)",
         """
-    pid = ray.remote(lambda: os.getpid()).options(max_calls=1)
+    pid = ray.remote(max_calls=1)(lambda: os.getpid())
     ray.get(pid.remote()) != ray.get(pid.remote())
     """,
         """
