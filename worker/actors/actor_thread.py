@@ -20,10 +20,10 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from ...protocol.host.blocking import TaskWait, blocked, on_blocked_here, on_interrupts_here
+from ...protocol.host.blocking import blocked, on_blocked_here, on_interrupts_here
 from ...protocol.values.exceptions import pack_exception
 from ...protocol.values.serialize import loads_arguments
 from ...protocol.wire.failure import Failure
@@ -31,6 +31,7 @@ from ...protocol.wording import counted
 from ..context import WorkerContext, set_worker
 from ..slots.coroutines import finish_loop
 from ..slots.interrupting import SlotGate
+from .actor_seat import ActorSeat, ActorTask
 
 if TYPE_CHECKING:
     from ...protocol.net.connection import Connection
@@ -67,73 +68,6 @@ class Mail(NamedTuple):
     message: ActorCalls
 
 
-class _ActorTask:
-    """Stands for the task of a thread that has made its object."""
-
-    __slots__ = ("attempt", "key")
-
-    def __init__(self, key: str, attempt: int) -> None:
-        self.key = key
-        self.attempt = attempt
-
-
-class _ActorSeat:
-    """Stands for the seat of a slot: the thread of an actor has none to give up."""
-
-    __slots__ = ("_depth", "_thread", "actor", "at_end", "attempt")
-
-    def __init__(self, thread: ActorThread, actor: str, attempt: int) -> None:
-        self._thread = thread
-        #: Its key, on whose behalf its methods submit tasks.
-        self.actor = actor
-        self.attempt = attempt
-        #: Called before the next answers.
-        self.at_end: dict[Callable[[], object], None] = {}
-        #: Number of `blocked` that the thread is in.
-        self._depth = 0
-
-    def secede(self) -> None:
-        """Do nothing."""
-
-    def rejoin(self) -> None:
-        """Do nothing."""
-
-    def is_cancelled(self, attempt: int) -> bool:
-        """Return False: calls of actors are not cancelled."""
-        return False
-
-    def when_task_ends(self, action: Callable[[], object]) -> None:
-        """Call `action` before the call that runs is answered."""
-        self.at_end[action] = None
-
-    def end_calls(self) -> BaseException | None:
-        """Do all that is due before an answer; return the first error of it."""
-        error: BaseException | None = None
-        actions, self.at_end = list(self.at_end), {}
-        for action in actions:
-            try:
-                action()
-            except BaseException as raised:  # the answer must go out nevertheless
-                error = error or raised
-        return error
-
-    @contextlib.contextmanager
-    def blocked(self, wait: TaskWait | None = None, may_park: bool = False) -> Iterator[None]:
-        """Answer what is done; have the wait reported if it lasts."""
-        waits = self._thread.actors.waits
-        if self._depth or waits is None:
-            yield
-            return
-        self._depth = 1
-        self._thread.answer_before_wait()
-        waits.begin(self._thread, wait)
-        try:
-            yield
-        finally:
-            waits.end(self.attempt)
-            self._depth = 0
-
-
 def _handler_except_of(told: BaseException) -> Callable[[asyncio.AbstractEventLoop, Any], None]:
     """Return a handler of what an event loop reports, silent about an error that was told."""
 
@@ -154,7 +88,7 @@ class ActorThread:
         #: calls, and None for the end
         self.inbox: queue.SimpleQueue[Mail | None] = queue.SimpleQueue()
         self.thread: threading.Thread
-        self._seat = _ActorSeat(self, key, attempt)
+        self._seat = ActorSeat(self, key, attempt)
         #: What sends what its methods print; None in the process of a client.
         self._output: OutputCatcher | None = None
         #: Where the thread may be interrupted: while it makes the object.
@@ -357,7 +291,7 @@ class ActorThread:
             self._error, made = error, None
         # The seat of the task's own thread was good while that waited.
         context.here.seat = self._seat  # type: ignore[assignment]
-        context.here.task = _ActorTask(task.key, task.attempt)  # type: ignore[assignment]
+        context.here.task = ActorTask(task.key, task.attempt)  # type: ignore[assignment]
         on_blocked_here(self._seat.blocked)
         self._end_lines()
         return made
