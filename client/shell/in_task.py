@@ -85,10 +85,14 @@ def owner_here() -> str:
 
 
 def check_not_own_calls(calls: Iterable[ActorFuture[Any, Any]]) -> None:
-    """Raise WaitingCycle if the calling thread is that of an actor, and a call is of that actor."""
-    actor = getattr(getattr(context_here(), "seat", None), "actor", "")
+    """Raise WaitingCycle if the calling thread is that of an actor that has yet to do a call.
+
+    Calls that it has done are waited for as any others: their answers are on the way.
+    """
+    seat: Any = getattr(context_here(), "seat", None)
+    actor = getattr(seat, "actor", "")
     for call in calls if actor else ():
-        if call.actor_key == actor:
+        if call.actor_key == actor and seat.is_behind(call.id):
             raise WaitingCycle(
                 f"actor {actor!r} would wait for itself, for ever: its method waits for "
                 f"{call.name}() of the same actor. Call the method of the object itself, or make "

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from ...protocol.wire.messages.actors import call_of
+
 if TYPE_CHECKING:
     from ...protocol.host.blocking import TaskWait
     from .actor_thread import ActorThread
@@ -45,6 +47,16 @@ class ActorSeat:
     def is_cancelled(self, attempt: int) -> bool:
         """Return False: calls of actors are not cancelled."""
         return False
+
+    def is_behind(self, call: str) -> bool:
+        """Return whether a call of this actor has not ended, by its text: it waits for this one."""
+        named = call_of(call)
+        begun = self._thread.begun()
+        if named is None or begun is None:
+            return False  # it cannot be said
+        holder, *numbers = named
+        last = next((last for one, *last in begun if one == holder), None)
+        return last is None or numbers > last or named in self._thread.open()
 
     def when_task_ends(self, action: Callable[[], object]) -> None:
         """Call `action` before the call that runs is answered."""

@@ -92,6 +92,9 @@ class AtEnd:
     def is_cancelled(self) -> bool:
         return get_worker().is_cancelled
 
+    def is_behind(self, *calls: str) -> list[bool]:
+        return [get_worker().seat.is_behind(call) for call in calls]
+
 
 class AsyncAtEnd(AtEnd):
     async def wait(self) -> None:
@@ -222,6 +225,32 @@ async def test_an_action_before_an_answer_that_raises_fails_the_call_and_no_othe
     slot.actors.on_calls(end, message_of(slot, called("is_cancelled"), first=2))
     await until(lambda: len(end.sent) == 3)
     assert end.sent[2].results == [pickle.dumps(False, 5)]
+    await ended(slot)
+
+
+@pytest.mark.parametrize("cls", [AtEnd, AsyncAtEnd])
+async def test_calls_of_an_actor_are_behind_the_one_that_runs_until_they_have_ended(cls):
+    slot = Slot(cls)
+    end = End()
+    calls = {
+        "h/1/0": False,
+        "h/1/1": True,
+        "h/1/2": True,
+        "h/0/9": False,
+        "new/1/0": True,
+        "h": False,
+    }
+    asked = message_of(
+        slot, called("is_cancelled"), called("is_behind", *calls), called("is_cancelled")
+    )
+    slot.actors.on_calls(end, asked)
+    await until(lambda: sum(len(message.requests) for message in end.sent) == 3)
+    answers = {
+        number: pickle.loads(result)
+        for message in end.sent
+        for number, result in zip(message.requests, message.results, strict=True)
+    }
+    assert answers[1] == [*calls.values()]
     await ended(slot)
 
 
