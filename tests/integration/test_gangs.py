@@ -83,7 +83,9 @@ def fail_or_run_for_ever(folder: str) -> None:
     gang = weft.get_gang()
     try:
         for connection in meet(gang):
-            connection.close()
+            with connection:
+                if gang.rank == 1:
+                    connection.recv(1)  # until rank 0 has closed it, and may be interrupted
         if gang.rank == 1:
             raise ValueError("no data for rank 1")
         while True:
