@@ -7,6 +7,7 @@ them only: the first of those that got SIGKILL.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +22,11 @@ class OomMark(NamedTuple):
 
 
 def mark_of(pid: int) -> OomMark | None:
-    """Look at the counter of a process that was started; None = its group has none."""
-    counter = oom_counter(pid)
+    """Look at the counter of a process that was started; None = its group has none.
+
+    One that has gone already was in the group of this process, which it has inherited.
+    """
+    counter = oom_counter(pid) or oom_counter(os.getpid())
     n_before = None if counter is None else n_oom_kills(counter)
     return None if counter is None or n_before is None else OomMark(counter, n_before)
 

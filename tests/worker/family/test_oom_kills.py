@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 
@@ -59,3 +60,9 @@ def test_the_mark_of_a_process_is_that_of_its_group():
     if mark is None:
         pytest.skip("a memory control group that counts kills is missing: Linux with cgroups")
     assert kills_since(mark) >= 0
+
+
+def test_the_mark_of_a_process_that_has_gone_is_that_of_the_group_it_was_started_in():
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert mark_of(process.pid) == mark_of(os.getpid())
