@@ -79,6 +79,10 @@ class Cluster(OfMode[Mode], Openable):
         """Return how many workers `_scale_to` has set, and how many there are beside those."""
         return self.n_workers, 0
 
+    def _n_to_await(self) -> int:
+        """Return for how many workers `wait_for_workers` waits if it is given no number."""
+        return self.n_workers
+
     def _rounded(self, n: int) -> int:
         """Return the number of workers that `_scale_to(n)` leads to."""
         return n
@@ -157,7 +161,7 @@ class Cluster(OfMode[Mode], Openable):
             if n_workers is None:
                 await self._recount(client)
             await self._wait_for(
-                client, self.n_workers if n_workers is None else n_workers, timeout_s
+                client, self._n_to_await() if n_workers is None else n_workers, timeout_s
             )
 
         return self._use(wait)

@@ -280,6 +280,13 @@ class JobCluster(Cluster[Mode]):
         with self._lock:
             return self._ledger.n_workers
 
+    def _n_to_await(self) -> int:
+        # With those of jobs that have failed already: the wait says why they cannot come.
+        with self._lock:
+            if self._adaptation is not None:
+                return max(self._ledger.n_workers, self._adaptation.config.minimum)
+            return self._ledger.n_workers + self.processes * len(self._ledger.failures)
+
     def _rounded(self, n: int) -> int:
         return self._jobs_for(n) * self.processes
 

@@ -108,6 +108,20 @@ def test_workers_that_cannot_come_end_the_wait_with_the_reason_and_the_log(tmp_p
     assert [path.name for path in folder.iterdir()] == [f"{cluster.name}-1.log"]
 
 
+def test_workers_whose_job_has_failed_before_the_wait_are_waited_for_nevertheless(tmp_path):
+    with own_cluster(tmp_path, worker_extra_args=["--nosuch"]) as cluster:
+        cluster.scale(1)
+        wait_until(lambda: "1 failed" in repr(cluster), 60, "the end of the job")
+        with pytest.raises(JobsNotReady, match="0 of 1 workers"):
+            cluster.wait_for_workers(timeout=60)
+        cluster.adapt(minimum=2, interval="0.1s")
+        wait_until(lambda: "3 failed" in repr(cluster), 60, "the end of trying")
+        with pytest.raises(JobsNotReady, match="0 of 2 workers"):
+            cluster.wait_for_workers(timeout=60)
+        cluster.scale(0)
+        cluster.wait_for_workers(timeout=60)
+
+
 def test_an_adaptation_stops_starting_jobs_that_fail_again_and_again(tmp_path, caplog):
     with own_cluster(tmp_path, worker_extra_args=["--nosuch"]) as cluster:
         cluster.adapt(minimum=1, interval="0.1s")
