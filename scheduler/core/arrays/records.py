@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from itertools import compress, repeat
 from operator import floordiv
 from typing import TYPE_CHECKING, Any, Final
@@ -43,6 +43,7 @@ class Array:
         "again",
         "asked",
         "chunks",
+        "failed",
         "is_cancelled",
         "is_known",
         "is_over",
@@ -68,6 +69,8 @@ class Array:
         #: {number of an entry: the positions of rows} whose ends are being recorded
         self.writing: dict[int, list[int]] = {}
         self.n_entries = 0
+        #: {number: None} of those entries that could not be recorded, and are tried again later
+        self.failed: dict[int, None] = {}
         #: {number of a chunk: {position: the first entry that says so}} of rows that are to run
         #: again, until an entry that says so is recorded. The next ones with that chunk say so,
         #: too: they have the chunk as it is then. None is empty.
@@ -171,27 +174,45 @@ class Array:
             first = number * CHUNK
             yield from compress(range(first, first + len(states)), states.translate(_FAILED))
 
-    def packed(self, positions: Iterable[int], numbers: Iterable[int] = ()) -> dict[int, bytes]:
-        """Return the chunks of these rows, and those with these numbers, as they are recorded."""
+    def unrecorded(self) -> list[int]:
+        """Return the positions of the rows whose ends could not be recorded so far."""
+        return [position for n in self.failed for position in self.writing[n]]
+
+    def packed(
+        self, positions: Iterable[int], numbers: Iterable[int], unrecorded: Iterable[int]
+    ) -> dict[int, bytes]:
+        """Return the chunks of these rows, and those with these numbers, as they are recorded.
+
+        A row that is `unrecorded` has not ended there: what is kept of its end would be missing.
+        """
         found = dict.fromkeys([*map(floordiv, positions, repeat(CHUNK)), *numbers])
-        return {number: bytes(self.chunks[number]) for number in found if number in self.chunks}
+        chunks = {one: bytearray(self.chunks[one]) for one in found if one in self.chunks}
+        for position in unrecorded:
+            if (states := chunks.get(position // CHUNK)) is not None:
+                states[position % CHUNK] = 0
+        return {number: bytes(states) for number, states in chunks.items()}
 
     def note_again(self, positions: Iterable[int], n: int) -> None:
         """Note that an entry says first that these rows are to run again."""
         for position in positions:
             self.again.setdefault(position // CHUNK, {})[position] = n
 
-    def again_in(self, numbers: Iterable[int], ended: Container[int]) -> list[int]:
+    def again_in(
+        self, numbers: Collection[int], ended: Container[int], unrecorded: Iterable[int]
+    ) -> list[int]:
         """Return which rows of these chunks are to run again, or have ended since then.
 
         Lines may be kept of others, which have ended in an earlier entry than that with `ended`.
+        Those that are `unrecorded` are to run again if the scheduler dies before they are not.
         """
-        return [
+        again = [
             position
             for number in numbers
             for position in self.again.get(number, ())
             if self.state_of(position) in (0, DONE_WITH_NONE) or position in ended
         ]
+        again += [position for position in unrecorded if position // CHUNK in numbers]
+        return [*dict.fromkeys(again)]
 
     def note_recorded(self, numbers: Iterable[int], n: int) -> None:
         """Note that an entry with these chunks is recorded."""

@@ -321,8 +321,9 @@ def _record(
     n = array.n_entries
     array.writing[n] = positions
     array.note_again(again, n)
-    chunks = array.packed([*positions, *again], numbers)
-    append(state, RowsChanged(task.key, chunks, ends, array.again_in(chunks, {*positions})))
+    left = array.unrecorded()
+    chunks = array.packed([*positions, *again], numbers, left)
+    append(state, RowsChanged(task.key, chunks, ends, array.again_in(chunks, {*positions}, left)))
     on_written = partial(_on_written, task=task, array=array, n=n, ends=ends, numbers=[*chunks])
     when_written(state, on_written)
 
@@ -340,6 +341,7 @@ def _on_written(
     if arrays_of(state).get(task) is not array or n not in array.writing:
         return
     if error:
+        array.failed[n] = None
         state.call_after(RETRY_S, _record_again, task, array, n, ends, numbers)
         return
     array.note_recorded(numbers, n)
@@ -360,6 +362,7 @@ def _record_again(
 ) -> None:
     if arrays_of(state).get(task) is not array:
         return
+    del array.failed[n]
     positions = array.writing.pop(n)  # others are to run again since then, or have done so
     numbers = [number for number in numbers if number in array.again]
     if positions or numbers:
@@ -387,7 +390,7 @@ def _look(state: SchedulerState, task: SchedulerTask, array: Array) -> None:
     if not array.is_known:
         array.is_known = True
         if task.key in journal_of(state).adding:
-            append(state, RowsChanged(task.key, array.packed([]), is_new=True))
+            append(state, RowsChanged(task.key, {}, is_new=True))
     if task.state != WAITING:
         if not array.is_over:  # it has failed, or was not recorded
             array.is_over = True

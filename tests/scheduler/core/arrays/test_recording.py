@@ -124,3 +124,25 @@ def test_an_entry_says_which_rows_run_again_of_its_own_chunks_only(board, disk, 
     assert disk.states() == "d--------"
     assert sorted(disk.kept["a"]) == [0]
     board.drop_rest()
+
+
+def test_no_entry_says_of_a_row_that_it_has_ended_whose_end_could_not_be_recorded(board, disk):
+    client, worker = board.client(), board.worker(nthreads=8)
+    board.send(client, array())
+    disk.commit(board)
+    board.raise_(worker, "a/1")
+    disk.commit(board)
+    disk.error = "the disk is full"
+    ask(board, disk, client, "retry_rows", rows=["1"])
+    board.finish(worker, "a/1", blob=b"result")
+    board.finish(worker, "a/2", blob=b"other")
+    disk.commit(board)
+    disk.error = ""
+    end(board, disk, worker, 0)
+    assert disk.states() == "d-----"
+    assert not disk.kept["a"]
+    board.tick(RETRY_S + 0.1)
+    disk.commit(board)
+    assert disk.states() == "ddd---"
+    assert {row: end.result for row, end in disk.kept["a"].items()} == {1: b"result", 2: b"other"}
+    board.drop_rest()
