@@ -101,7 +101,8 @@ def on_exceeded(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsExce
         text = f"used {sized(used)} of memory, more than its category gave it"
         note_ended(state, ws, task, text)
         state.story.note(state.now, f"{text}, on {ws.name}", [task.key])
-        if allotted < largest:
+        # An attempt of an earlier scheduler may have been given less than is known here.
+        if allotted < largest or used <= largest:
             category.note_repeated(task)
             again[task] = attempt
             continue

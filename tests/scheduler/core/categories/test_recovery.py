@@ -10,7 +10,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.recovery.barrier import QUIET_S
 
 from ...builders import Board, assignment
-from .builders import MB, fits, worker
+from .builders import MB, exceed, fits, given, worker
 
 #: An epoch before that of the board, and an attempt of it.
 BEFORE, ATTEMPT = 5, 3
@@ -87,4 +87,29 @@ def test_an_attempt_of_an_earlier_scheduler_occupies_memory(board, is_first):
     board.pass_time(QUIET_S + 0.1)
     board.send(client, fits("y"))
     assert (board.where("x"), board.where("y")) == (peer, other)
+    board.drop_rest()
+
+
+def test_an_attempt_of_an_earlier_scheduler_that_was_given_less_is_run_again_with_the_largest(
+    board,
+):
+    """How much that scheduler had given it is not known here."""
+    client = board.client(last_epoch=BEFORE)
+    board.send(client, fits("x"))
+    peer = board.come_back(
+        "a",
+        last_epoch=BEFORE,
+        nthreads=4,
+        resources=announced({}, 4, 1024 * MB),
+        facts={"host": "a", QUEUES_RESOURCES: True},
+        running={"x": ATTEMPT},
+    )
+    board.pass_time(QUIET_S + 0.1)
+    exceed(board, peer, "x", mb=300)
+    board.send(peer, m.AttemptsEnded(attempts=[ATTEMPT], ends=[m.INTERRUPTED]))
+    out = board.tick()
+    assert assignment(out, peer).allotted_nbytes == [1024 * MB]
+    assert given(board, "x") == 1024.0
+    out = exceed(board, peer, "x", mb=1025)
+    assert out.of(client, m.KeysErred)[0].failures[0][0] == "allotment-exceeded"
     board.drop_rest()
