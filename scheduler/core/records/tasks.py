@@ -157,8 +157,11 @@ class TaskClass:
 
     @property
     def is_loose(self) -> bool:
-        """True if some of its restrictions bind only while a worker satisfies all of them."""
-        return self.allow_other_workers or bool(self.avoided)
+        """True if some of its restrictions bind only while a worker satisfies all of them.
+
+        So it is while no worker is avoided: that may change without a change of the class.
+        """
+        return self.allow_other_workers or self.avoided is not NONE_AVOIDED
 
     @property
     def restrictions(self) -> str:

@@ -198,6 +198,7 @@ def test_a_worker_that_is_gone_is_avoided_no_more(board):
     assert [*board.task("a").group.task_class.avoided] == ["id of short"]
     board.close(short)
     assert not board.task("a").group.task_class.avoided
+    assert board.task("a").group.task_class.is_loose, "another such worker may come"
     assert not worker_ends_of(board.state).by_worker
 
 
