@@ -213,9 +213,22 @@ def _goes_on(row: RunningTasks, task: SchedulerTask) -> bool:
     task_class = task.group.task_class
     names = [name for name, _ in task_class.resources]
     if task.worker is not None:
-        return not (task.worker.n_behind and any(map(task.worker.keeps, names)))
+        return not (task.worker.n_behind and _keeps(row, task.worker, names))
     members = task_class.members
-    return any(ws.has_resources_for(task_class) or not any(map(ws.keeps, names)) for ws in members)
+    return any(ws.has_resources_for(task_class) or not _keeps(row, ws, names) for ws in members)
+
+
+def _keeps(row: RunningTasks, ws: WorkerHandle, names: Collection[str]) -> bool:
+    """Return whether attempts that wait hold some of these amounts of a worker.
+
+    Of those at locks or the like the worker may not have reported that they wait.
+    """
+    return any(map(ws.keeps, names)) or any(
+        name in names
+        for task in row.at_locks
+        if task.worker is ws and task in row.blocked
+        for name, _ in task.group.task_class.resources
+    )
 
 
 def _let_one_pass(state: SchedulerState, row: RunningTasks) -> None:

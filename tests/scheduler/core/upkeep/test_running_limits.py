@@ -10,7 +10,7 @@ from weft.protocol.wire import messages as m
 from weft.scheduler.core.insight.explaining import explain
 from weft.scheduler.core.insight.metrics import count_unrunnable
 from weft.scheduler.core.upkeep import running_limits
-from weft.scheduler.core.upkeep.running_limits import running_limits_of
+from weft.scheduler.core.upkeep.running_limits import note_lock_wait, running_limits_of
 from weft.scheduler.core.upkeep.user_limits import user_limits_of
 
 
@@ -142,6 +142,20 @@ def test_a_task_of_another_user_may_wait_for_what_is_held_back(board):
     assert board.states("large", "child") == ["queued", "no_worker"]
     block(board, worker, "parent", "child")
     assert board.states("large", "child", "later") == ["queued", "processing", "no_worker"]
+    board.drop_rest()
+
+
+def test_a_task_that_needs_what_one_at_a_lock_holds_does_not_hold_back_a_child(board):
+    user_limits_of(board.state).max_running = 1
+    worker = board.worker(nthreads=2, resources=ALL, facts=COUNTS)
+    ann = board.client("a", user="ann")
+    board.send(ann, graph("parent"))
+    attempt = block(board, worker, "parent", "child")
+    board.send(ann, graph("at_lock", resources=SOME, blob=None))
+    note_lock_wait(board.state, board.task("at_lock"), is_over=False)
+    board.send(ann, graph("large", resources=ALL, blob=None))
+    board.send(board.client("t", worker_id="id of w"), graph("child", attempt=attempt, blob=None))
+    assert board.states("large", "child") == ["queued", "processing"]
     board.drop_rest()
 
 
