@@ -92,6 +92,7 @@ class DetachedJobs:
         "read_problem",
         "reading",
         "resubmits",
+        "returning",
         "submitters",
         "unrecorded",
         "unrecorded_nbytes",
@@ -114,6 +115,8 @@ class DetachedJobs:
         self.read_problem = ""
         #: {client: it submits again all that it wants, and has not done so yet}
         self.resubmits: dict[ClientHandle, bool] = {}
+        #: {client: None} of those that have come back, and have not gone through what they want yet
+        self.returning: dict[ClientHandle, None] = {}
         #: {key: why} of those whose beginning could not be recorded, the latest. It finds its
         #: oldest at once.
         self.unrecorded: OrderedDict[str, str] = OrderedDict()

@@ -91,17 +91,22 @@ def note_client(state: SchedulerState, client: ClientHandle, last_epoch: int) ->
 
     Its connection may break meanwhile: then it goes on with that.
     """
-    journal_of(state).resubmits.setdefault(client, last_epoch > 0)
+    journal = journal_of(state)
+    journal.resubmits.setdefault(client, last_epoch > 0)
+    if last_epoch:
+        journal.returning[client] = None
 
 
 def note_resubmitted(state: SchedulerState, client: ClientHandle) -> None:
     """Note that a client has submitted all again."""
     journal_of(state).resubmits[client] = False
+    journal_of(state).returning.pop(client, None)
 
 
 def note_gone(state: SchedulerState, client: ClientHandle) -> None:
     """Note that a client is gone."""
     journal_of(state).resubmits.pop(client, None)
+    journal_of(state).returning.pop(client, None)
 
 
 def want_again(

@@ -205,6 +205,26 @@ def test_a_client_that_was_away_for_a_moment_may_have_a_job_begin_anew_when_it_i
     board.drop_rest()
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_job_that_ends_before_its_client_submits_it_again_does_not_begin_anew(is_lost):
+    board = open_board()
+    worker = board.worker()
+    client = board.client(last_epoch=board.state.epoch)
+    board.send(client, graph("a", detached=True), m.Resubmitted())
+    recorded(board, *[write.number for write in writes(board)])
+    board.finish(worker, "a", blob=dumps(7))
+    recorded(board, *[write.number for write in writes(board)])
+    board.close(client)
+    if is_lost:
+        board.close(worker)
+        board.tick(11.0)
+    client = board.client(last_epoch=board.state.epoch)
+    board.send(client, graph("a", detached=True), m.Resubmitted())
+    assert writes(board) == []
+    assert [asked.keys for asked in reads(board)] == ([["a"]] if is_lost else [])
+    board.drop_rest()
+
+
 def test_a_client_that_is_back_is_answered_for_a_job_whose_end_is_still_to_be_read():
     """Without an answer it would take the key for unknown, and have the job begin anew."""
     board = open_board(JournalRead(ended={**ENDED}))
