@@ -55,8 +55,8 @@ from .plugins import check_unused
 if TYPE_CHECKING:
     from .simulation import Simulation
 
-#: All invariants are checked once for so many tasks and events. They cost as much as those of `IDLE`
-#: tasks where there are none: two thirds of the time of a run, if they were checked after each event.
+#: All invariants are checked once for so many tasks and events. Where there are none they cost as
+#: much as with `IDLE` tasks: two thirds of the time of a run, if that were after each event.
 SMALL = 30
 IDLE = 90
 #: In the reason for which a client in tasks is refused until its worker is registered.
