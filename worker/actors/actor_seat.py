@@ -1,4 +1,4 @@
-"""What the thread of an actor has in place of the seat of a slot, and of a task."""
+"""The thread of an actor has these in place of the seat of a slot, and of a task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ...protocol.wire.messages.actors import call_of
+from ...protocol.wire.messages.actors import call_text, is_unanswered
 
 if TYPE_CHECKING:
     from ...protocol.host.blocking import TaskWait
@@ -50,13 +50,11 @@ class ActorSeat:
 
     def is_behind(self, call: str) -> bool:
         """Return whether a call of this actor has not ended, by its text: it waits for this one."""
-        named = call_of(call)
         begun = self._thread.begun()
-        if named is None or begun is None:
+        if begun is None:
             return False  # it cannot be said
-        holder, *numbers = named
-        last = next((last for one, *last in begun if one == holder), None)
-        return last is None or numbers > last or named in self._thread.open()
+        last = {holder: numbers for holder, *numbers in begun}
+        return is_unanswered(call, last, [call_text(*one) for one in self._thread.open()])
 
     def when_task_ends(self, action: Callable[[], object]) -> None:
         """Call `action` before the call that runs is answered."""

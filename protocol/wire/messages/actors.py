@@ -9,6 +9,7 @@ missing.
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -42,6 +43,24 @@ def call_of(text: str) -> tuple[str, int, int] | None:
     if len(parts) != 3 or not all(n.isascii() and n.isdecimal() and len(n) < 20 for n in parts[1:]):
         return None
     return parts[0], int(parts[1]), int(parts[2])
+
+
+def is_unanswered(
+    call: str, begun: Mapping[str, Sequence[int]], unanswered: Container[str]
+) -> bool:
+    """Return whether an actor has yet to answer a call.
+
+    Args:
+        call: its text; of another text it is not known, so False.
+        begun: {holder: the last of its calls that has begun, as [connection, request]}.
+        unanswered: the texts of the calls that have begun and were not answered.
+    """
+    named = call_of(call)
+    if named is None:
+        return False
+    holder, *numbers = named
+    last = begun.get(holder)
+    return last is None or numbers > [*last] or call in unanswered
 
 
 @message(150, by=PEERS, columns=("requests", "names", "arguments"))

@@ -31,11 +31,7 @@ class ActorWait(NamedTuple):
 
     def is_open(self, text: str) -> bool:
         """Return whether a call was not answered before the wait, so that it waits, too."""
-        call = m.call_of(text)
-        if call is None:
-            return False
-        last = self.begun.get(call[0])
-        return text in self.open or last is None or [*call[1:]] > last
+        return m.is_unanswered(text, self.begun, self.open)
 
 
 class WaitingActors:
