@@ -55,10 +55,10 @@ from .plugins import check_unused
 if TYPE_CHECKING:
     from .simulation import Simulation
 
-#: All invariants are checked once for so many tasks and events. Where there are none they cost as
-#: much as with `IDLE` tasks: two thirds of the time of a run, if that were after each event.
+#: Tasks up to which everything is checked after each event; of more, only now and then.
 SMALL = 30
-IDLE = 90
+#: So many count in addition; `--sparse` changes it.
+EXTRA = 0
 #: In the reason for which a client in tasks is refused until its worker is registered.
 NOT_NOW = "in the tasks of a worker that is not registered now"
 #: What a scheduler's clock shows at the start of a run, and the step by which it may be set back.
@@ -486,13 +486,13 @@ class SchedulerNode:
 
     # -- checks -----------------------------------------------------------------------------------
     def check(self) -> None:
-        """Validate the core, every third event while the graph is small, else less often."""
+        """Validate the core: all of it if the graph is small, else a part each time."""
         if self.core.awaits_peers:
             check_unused(self.core, self._unused)
         else:  # workers that are there need not wait for a new plugin
             self._unused.clear()
         self._n_unchecked += 1
-        if IDLE + len(self.core.tasks) <= SMALL * self._n_unchecked:
+        if EXTRA + len(self.core.tasks) <= SMALL * self._n_unchecked:
             self._n_unchecked = 0
             validate(self.core)
 
