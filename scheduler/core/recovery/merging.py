@@ -188,6 +188,10 @@ def adopt(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> bool
     state.story.note(state.now, f"goes on at {ws.name}", [task.key])
     if row.kind != RUNNING:
         follow_unstarted(state, ws, task)
+        task_class = task.group.task_class
+        is_bound = task.is_without_recipe or task_class.is_deferred or ws in task_class.members
+        if not is_bound:  # it is to run elsewhere, unless it has begun since the row was sent
+            state.send(ws.peer, m.WithdrawAttempts(attempts=[attempt]))
     return True
 
 
@@ -211,7 +215,8 @@ def may_go_on(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> 
     # A worker that leaves is in no class, and finishes what it runs. It starts nothing.
     if ws.is_leaving and row.kind != RUNNING:
         return False
-    is_fit = may_run(ws, task_class) if ws.is_leaving else ws in task_class.members
+    # What binds only while others may run it has no say in what may have begun.
+    is_fit = may_run(ws, task_class, strictly=False)
     # Its conditions were met when it was assigned; of those that begin together, perhaps not all.
     is_open = task_class.is_deferred and not task.group.options.gang
     is_fit = is_fit or is_open or (task_class.is_deferred and row.kind == RUNNING)

@@ -10,7 +10,7 @@ from weft.scheduler.core.avoidance import ending
 from weft.scheduler.core.avoidance.ending import LOOK_S, MAX_EXACT, worker_ends_of
 from weft.scheduler.core.insight.explaining import explain
 
-from ...builders import Board, assigned, graph, sent_keys
+from ...builders import Board, assigned, dropped, graph, sent_keys
 
 MINUTE_US = 60_000_000
 
@@ -118,6 +118,33 @@ def test_a_task_that_asks_for_another_worker_goes_on_avoiding_those_that_end(boa
     row = {"attempts": [board.attempt("a")], "durations_us": [1000]}
     board.send(board.where("a"), m.AttemptsErred(**row, failures=[["reschedule", "a", "again"]]))
     assert board.where("a") == third
+
+
+def test_what_runs_where_the_time_is_too_short_by_now_goes_on_after_a_restart(new):
+    client = new.client(last_epoch=5)
+    new.worker("other", last_epoch=5)
+    facts = {"host": "here", TIME_LEFT: 40.0}
+    short = new.come_back("short", last_epoch=5, running={"a": 11}, facts=facts)
+    new.send(client, graph("a", timeout_us=MINUTE_US))
+    assert members(new, "a") == ["other"]
+    assert (new.where("a"), new.attempt("a")) == (short, 11)
+
+
+def test_what_waits_where_the_time_is_too_short_by_now_is_asked_back_after_a_restart(new):
+    client = new.client(last_epoch=5)
+    other = new.come_back("other", last_epoch=5)
+    facts = {"host": "here", TIME_LEFT: 40.0}
+    short = new.come_back("short", last_epoch=5, assigned={"a": 11, "b": 12}, facts=facts)
+    out = new.send(client, graph("a", "b", timeout_us=MINUTE_US))
+    # They may have begun since: whoever drops them unasked lets them run twice.
+    assert not dropped(out, short)
+    asked = [one for x in out.of(short, m.WithdrawAttempts) for one in x.attempts]
+    assert sorted(asked) == [11, 12]
+    new.send(short, m.AttemptsWithdrawn(attempts=[11], started=[12]))
+    new.send(client, m.Resubmitted())
+    new.pass_time(6.0)
+    assert new.where("a") == other
+    assert (new.where("b"), new.attempt("b")) == (short, 12)
 
 
 # -- as time passes --------------------------------------------------------------------------------
