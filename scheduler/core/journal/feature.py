@@ -119,7 +119,7 @@ def refuse(
         reason = _why_not(journal, reads, named)
         if "\0" in key:  # PostgreSQL has no such texts
             reason = reason or "its key has a NUL character"
-        if reason and not _is_known(journal, key, task):
+        if reason and not _is_known(journal, key):
             rows[row] = unrecorded(key, reason)
         else:
             journal.accepted[key] = client
@@ -128,10 +128,10 @@ def refuse(
     return rows | dict.fromkeys([*ended, *delivered])
 
 
-def _is_known(journal: DetachedJobs, key: str, task: SchedulerTask | None) -> bool:
-    """Return whether a key is that of a job that has not ended."""
-    has_ended = key in journal.ending and (task is None or task.state != MEMORY)
-    return key in journal.jobs and not has_ended
+def _is_known(journal: DetachedJobs, key: str) -> bool:
+    """Return whether a key is that of a job that has not ended, or is done and not recorded yet."""
+    end = journal.ending.get(key)
+    return key in journal.jobs and (end is None or end.state == DONE)
 
 
 def _why_not(journal: DetachedJobs, reads: list[str], named: Sequence[Sequence[str]]) -> str:
@@ -163,7 +163,7 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
     client = journal.accepted.pop(key, None)
     if client is None or task.args is None:
         return
-    if key in journal.jobs and _is_known(journal, key, task):
+    if _is_known(journal, key):
         if key in journal.adding:
             submitters = journal.submitters[key]
             if client not in submitters:

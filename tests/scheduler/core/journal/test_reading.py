@@ -225,6 +225,27 @@ def test_a_job_that_ends_before_its_client_submits_it_again_does_not_begin_anew(
     board.drop_rest()
 
 
+def test_a_lost_result_whose_end_is_still_to_be_recorded_is_made_again_for_the_same_job():
+    board = open_board()
+    worker = board.worker()
+    client = board.client(last_epoch=board.state.epoch)
+    board.send(client, graph("a", detached=True), m.Resubmitted())
+    recorded(board, *[write.number for write in writes(board)])
+    board.finish(worker, "a", blob=dumps(7))
+    (ending,) = writes(board)
+    board.close(client)
+    board.close(worker)
+    board.tick(11.0)
+    board.worker()
+    client = board.client(last_epoch=board.state.epoch)
+    board.send(client, graph("a", detached=True), m.Resubmitted())
+    assert writes(board) == []  # no other job begins
+    assert board.states("a") == ["processing"]
+    recorded(board, ending.number)
+    assert journal_of(board.state).ended == {"a": "done"}
+    board.drop_rest()
+
+
 def test_a_client_that_is_back_is_answered_for_a_job_whose_end_is_still_to_be_read():
     """Without an answer it would take the key for unknown, and have the job begin anew."""
     board = open_board(JournalRead(ended={**ENDED}))
