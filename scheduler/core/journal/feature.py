@@ -102,8 +102,7 @@ def refuse(
             if journal.is_done(key) and (task is None or task.is_without_recipe):
                 delivered.append(row)
             continue
-        is_again = client in journal.returning and task in client.wants
-        if journal.has_ended(key) and (is_again or journal.resubmits.get(client)):
+        if journal.has_ended(key) and journal.is_again(client, task):
             ended.append(row)
             continue
         if task is not None and is_other(message, task, row) and not names_content(key):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.wire import messages as m
@@ -12,7 +13,7 @@ from ....protocol.wire.failure import UNRECORDED, Failure, cancelled, data_lost
 from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
 from ....protocol.wire.payload import nbytes_of
 from ..records.peers import ClientHandle
-from ..records.tasks import TaskGroup
+from ..records.tasks import SchedulerTask, TaskGroup
 from .entries import Entry, JobAdded, JobEnded, OutputRecorded, RowsChanged
 
 if TYPE_CHECKING:
@@ -65,6 +66,14 @@ class Forgotten:
     is_recorded: bool = False
 
 
+class SubmitsAgain(Enum):
+    """The jobs that a client submits again first, and that do not begin anew if they have ended."""
+
+    NOTHING = auto()
+    ALL = auto()  #: it was at an earlier scheduler, or here before its lease was over
+    WANTED = auto()  #: what it wants here: its connection broke, and others may be new jobs
+
+
 class DetachedJobs:
     """The jobs that are recorded and have not ended, and what is being recorded.
 
@@ -91,7 +100,6 @@ class DetachedJobs:
         "number",
         "read_problem",
         "reading",
-        "resubmits",
         "returning",
         "submitters",
         "unrecorded",
@@ -113,10 +121,8 @@ class DetachedJobs:
         self.asked: list[str] = []
         #: why they could not be read the last time; "" = they were
         self.read_problem = ""
-        #: {client: it submits again all that it wants, and has not done so yet}
-        self.resubmits: dict[ClientHandle, bool] = {}
-        #: {client: None} of those that have come back, and have not gone through what they want yet
-        self.returning: dict[ClientHandle, None] = {}
+        #: {client: what it submits again before anything else}
+        self.returning: dict[ClientHandle, SubmitsAgain] = {}
         #: {key: why} of those whose beginning could not be recorded, the latest. It finds its
         #: oldest at once.
         self.unrecorded: OrderedDict[str, str] = OrderedDict()
@@ -183,6 +189,11 @@ class DetachedJobs:
     def has_ended(self, key: str) -> bool:
         """Return whether a job has ended, and has not begun anew."""
         return key in self.ended and key not in self.jobs
+
+    def is_again(self, client: ClientHandle, task: SchedulerTask | None) -> bool:
+        """Return whether a client submits a job only because its connection broke."""
+        again = self.returning.get(client)  # keepers have no connection
+        return again is SubmitsAgain.ALL or (again is SubmitsAgain.WANTED and task in client.wants)
 
     def options_of(self, group: TaskGroup) -> dict[str, Any]:
         """Return the options of a group as they are recorded: one map for all its tasks."""

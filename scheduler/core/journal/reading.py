@@ -32,7 +32,7 @@ from ..records.tasks import (
 from ..requests import wanted_keys
 from ..upkeep.slow_readers import waiting_nbytes
 from .entries import EndsRead, ReadEnds
-from .jobs import DetachedJobs, journal_of
+from .jobs import DetachedJobs, SubmitsAgain, journal_of
 from .resubmission import give_results
 
 if TYPE_CHECKING:
@@ -91,21 +91,20 @@ def note_client(state: SchedulerState, client: ClientHandle, last_epoch: int) ->
 
     Its connection may break meanwhile: then it goes on with that.
     """
-    journal = journal_of(state)
-    journal.resubmits.setdefault(client, last_epoch > 0)
-    if last_epoch:
-        journal.returning[client] = None
+    returning = journal_of(state).returning
+    if not last_epoch:
+        returning.setdefault(client, SubmitsAgain.NOTHING)
+    elif returning.setdefault(client, SubmitsAgain.ALL) is SubmitsAgain.NOTHING:
+        returning[client] = SubmitsAgain.WANTED
 
 
 def note_resubmitted(state: SchedulerState, client: ClientHandle) -> None:
     """Note that a client has submitted all again."""
-    journal_of(state).resubmits[client] = False
-    journal_of(state).returning.pop(client, None)
+    journal_of(state).returning[client] = SubmitsAgain.NOTHING
 
 
 def note_gone(state: SchedulerState, client: ClientHandle) -> None:
     """Note that a client is gone."""
-    journal_of(state).resubmits.pop(client, None)
     journal_of(state).returning.pop(client, None)
 
 

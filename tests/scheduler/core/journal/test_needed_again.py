@@ -9,7 +9,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.constant_calls import CONSTANT_ID
 from weft.scheduler.core.events import SchedulerTick
 from weft.scheduler.core.journal.entries import EndsRead, JournalWritten
-from weft.scheduler.core.journal.jobs import journal_of
+from weft.scheduler.core.journal.jobs import SubmitsAgain, journal_of
 
 from ...builders import Board, finished, graph
 from .test_journal import open_board, recorded
@@ -72,7 +72,8 @@ def submitted_by_another(board: Board, client: int) -> None:
 
 
 def submitted_again_by_its_client(board: Board, client: int) -> None:
-    journal_of(board.state).resubmits[board.state.clients_by_peer[client]] = True
+    alice = board.state.clients_by_peer[client]
+    journal_of(board.state).returning[alice] = SubmitsAgain.ALL
     board.send(client, graph("a", detached=True, delivered=True), graph(":a -> e"))
 
 
