@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -290,7 +290,8 @@ def why_kept(state: SchedulerState, ws: WorkerHandle, *, drops: bool = False) ->
         return f"it has {len(waiting)} results that clients of the last scheduler may come back for"
     if drops or m.ACTOR_FUNCTION not in state.functions:
         return ""
-    actors = [task.key for task in ws.has_what if is_actor(task)]
+    there = chain(ws.has_what, ws.processing.values())  # one that is being made is there soon
+    actors = [task.key for task in there if is_actor(task)]
     if not actors:
         return ""
     return (

@@ -466,7 +466,8 @@ def test_a_worker_with_an_actor_is_kept(board):
     message.functions = [m.ACTOR_FUNCTION]
     board.send(client, message)
     home = board.where("a")
-    board.finish(home, "a", blob=None, nbytes=1 << 20)
     workers = board.state.workers
+    assert "1 actor, 'a' for one" in why_kept(board.state, workers[home]), "it is being made"
+    board.finish(home, "a", blob=None, nbytes=1 << 20)
     assert "1 actor, 'a' for one" in why_kept(board.state, workers[home])
     assert why_kept(board.state, workers[two if home == one else one]) == ""
