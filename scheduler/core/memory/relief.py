@@ -183,11 +183,13 @@ def _unbind(state: SchedulerState, task_class: TaskClass) -> bool:
 def _relieve(state: SchedulerState, classes: Iterable[TaskClass]) -> None:
     """Fail the newest results of the client that has most, so that the others go on.
 
-    Only what these classes wait for counts, and what is at workers that may run them.
+    Only what these classes wait for counts, and what is at workers that may run them. Actors give
+    no way.
     """
     aside = [task for c in classes for task in _waiting(state, c)]
     full = _members(classes)
-    there = {task: None for ws in full if is_full_of_results(ws) for task in ws.has_what}
+    holders = [ws for ws in full if is_full_of_results(ws)]
+    there = {t: None for ws in holders for t in ws.has_what if not is_actor(t)}
     sizes: dict[int, int] = {}
     for task in (*there, *aside):
         client = task.group.client
@@ -240,7 +242,7 @@ def _victims(
         missing -= int(FULL_SHARE * ws.memory_limit)
     n_left = len(list(aside))
     found: list[SchedulerTask] = []
-    for task in _newest_first((*waiting, *(t for t in kept if t.wanted_by and not is_actor(t)))):
+    for task in _newest_first((*waiting, *(t for t in kept if t.wanted_by))):
         if missing <= 0 or not n_left:
             break
         missing -= _size(task)

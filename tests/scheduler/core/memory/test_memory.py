@@ -248,6 +248,21 @@ def test_a_client_that_holds_all_gives_way_to_the_work_of_another(board):
     assert board.states("small", "a", "b", "z") == ["memory", "erred", "erred", "processing"]
 
 
+def test_a_client_whose_actors_fill_a_worker_costs_the_others_no_end_of_their_wait(board):
+    alice, bob = board.client("alice"), board.client("bob")
+    w = worker(board)
+    hold(board, alice, w, "a")
+    actor = graph("actor")
+    actor.functions = [m.ACTOR_FUNCTION]
+    board.send(bob, actor)
+    board.finish(w, "actor", nbytes=200 * MB, us=20_000, blob=None)
+    measure(board, w, 330 * MB)
+    board.send(alice, graph("x", function="make"))
+    assert board.states("x") == ["no_worker"]
+    board.tick(relief.STALLED_S + 2 * relief.LOOK_S)
+    assert board.states("actor", "a", "x") == ["memory", "memory", "erred"]
+
+
 def test_a_result_gives_way_to_what_tasks_wait_for_whose_own_results_would_not_fit(board):
     bob, alice = board.client("bob"), board.client("alice")
     w = worker(board, nthreads=2)
