@@ -273,7 +273,7 @@ class Simulation:
         Raises:
             SimulationFailed: an invariant does not hold, or something never ended.
         """
-        with limits.of_modules(self.plan, self.limits, self.recurring):
+        with self.world.collecting(), limits.of_modules(self.plan, self.limits, self.recurring):
             try:
                 self._build()
                 self._trouble()

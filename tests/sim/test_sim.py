@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -257,6 +258,23 @@ def test_a_seed_is_the_same_run_whatever_the_order_of_hashes():
     first = traces("1")
     assert len(first.splitlines()) == 6
     assert traces("2") == first
+
+
+@pytest.mark.slow
+def test_a_seed_is_the_same_run_whenever_memory_is_short():
+    """It is one of the seeds in which a client is told of a record that is garbage in a cycle."""
+    thresholds = gc.get_threshold()
+
+    def trace(*thresholds: int) -> int:
+        gc.set_threshold(*thresholds)
+        simulation = Simulation(10000004, traced=True)
+        simulation.run()
+        return simulation.world.trace
+
+    try:
+        assert trace(0) == trace(100, 2, 2)
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def run_until_failure(n: int, *, first: int = 0, sessions: bool = False) -> str:

@@ -2,20 +2,25 @@
 
 Everything that happens in a simulated run is an entry of the heap, in the order of (time, number).
 Nothing here or behind it may look at the real clock, draw from another source of chance, or iterate
-over a set, so that a seed determines its run.
+over a set, so that a seed determines its run. Nor may it depend on when cycles of garbage are
+collected: clients are told of records that are gone. So that happens after so many events.
 """
 
 from __future__ import annotations
 
+import gc
 import heapq
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 #: Entries of the record that are kept for the report of a failure.
 RECORD_LENGTH = 20_000
+#: Garbage of the two younger generations is collected after so many events.
+COLLECTION_EVENTS = 1000
 
 
 class World:
@@ -62,7 +67,21 @@ class World:
         self.now, _, is_work, what, args = heapq.heappop(self._heap)
         self.n_busy -= is_work
         self.n_events += 1
+        if self.n_events % COLLECTION_EVENTS == 0:
+            gc.collect(1)
         what(*args)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Collect garbage as events pass, and not as memory is allocated."""
+        was_enabled = gc.isenabled()
+        gc.disable()
+        gc.collect(1)
+        try:
+            yield
+        finally:
+            if was_enabled:
+                gc.enable()
 
     def chance(self, probability: float) -> bool:
         """Draw a truth value."""
