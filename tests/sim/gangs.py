@@ -14,7 +14,7 @@ from weft.protocol.amounts import asked_by_cores
 from weft.protocol.wire.failure import Failure
 from weft.worker.core.tasks import WorkerTask
 
-from .graphs import ALWAYS, Spec
+from .graphs import ALWAYS, CONSTANT, Spec
 
 if TYPE_CHECKING:
     from .client_node import ClientNode, Future
@@ -105,8 +105,8 @@ class SimulatedGangs:
             self._sim.forced[other.key] = None
 
     def note_start(self, task: WorkerTask, spec: Spec) -> None:
-        """Check what an execution of a member was told."""
-        if not spec.gang:
+        """Check what an execution of a member was told; its result as a constant is none."""
+        if not spec.gang or spec.function == CONSTANT:
             return
         name, rank, *workers = task.together
         assert rank == spec.gang[1]
