@@ -35,7 +35,6 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
     """Record that a client holds futures that it did not submit, or is back; send their states."""
     unknown = []
     known = []
-    lacking = []
     is_unlinked: dict[SchedulerTask, bool] = {}
     for i, key in enumerate(message.keys):
         task = state.tasks.get(key)
@@ -51,7 +50,7 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
             unknown.append(key)
             continue
         if _is_unlinked(task, is_unlinked) or _is_remade(state, message, task, i):
-            lacking.append(key)
+            unknown.append(key)
             continue
         want(client, task)
         task.delivered = False
@@ -65,10 +64,10 @@ def on_want(state: SchedulerState, client: ClientHandle, message: m.WantKeys) ->
             for unique_wanted in state.features.unique_wanted:
                 unique_wanted(state, task)
     send_states(state, client, known)
-    # Until the client submits these anew it has no wish that it could withdraw.
-    _release(state, client, lacking)
-    if unknown or lacking:
-        state.send_client(client, m.KeysUnknown(keys=[*unknown, *lacking]))
+    if unknown:
+        # Until the client submits these anew it has no wish that it could withdraw.
+        _release(state, client, unknown)
+        state.send_client(client, m.KeysUnknown(keys=unknown))
 
 
 def may_come(state: SchedulerState, key: str, spec_hash: bytes = m.NO_HASH) -> bool:

@@ -7,7 +7,7 @@ from weft.protocol.errors import UnsupportedRequest
 from weft.protocol.wire import messages as m
 from weft.protocol.wire.options import MARK
 
-from ...builders import assigned, graph
+from ...builders import assigned, graph, sent_keys
 
 
 def test_rows_with_a_limit_that_is_not_known_are_refused_and_the_others_run(board):
@@ -34,3 +34,13 @@ def test_a_function_of_which_every_row_is_refused_is_known_all_the_same(board):
     assert [key for one in out[client] for key in one.keys] == ["a", "b"]
     assert not board.state.tasks
     assert [*assigned(board.send(client, graph("c", blob=None)), worker)] == ["c"]
+
+
+def test_a_row_that_was_refused_and_is_asked_for_has_nothing_left_that_its_client_releases(board):
+    """Its client may have the result of an earlier one, and keep it for itself."""
+    client = board.client()
+    board.send(client, graph("a", resources={MARK + "later": 1}))
+    assert len(board.state.functions) == 1
+    out = board.send(client, m.WantKeys(keys=["a"]))
+    assert sent_keys(out, client, m.KeysUnknown) == ["a"]
+    assert not board.state.functions
