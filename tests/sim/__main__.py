@@ -28,7 +28,9 @@ def main() -> int:
         "--sessions", action="store_true", help="only connections and schedulers fail"
     )
     parser.add_argument(
-        "--sparse", action="store_true", help="check the scheduler less often: three times as many seeds"
+        "--sparse",
+        action="store_true",
+        help="check the scheduler less often: more seeds in a time",
     )
     options = parser.parse_args()
     scheduler_node.EXTRA = EXTRA_IF_SPARSE * options.sparse

@@ -21,7 +21,7 @@ def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlock
     """Let the worker have other work instead of these attempts."""
     for i, attempt in enumerate(message.attempts):
         task = ws.processing.get(attempt)
-        if task is not None and task.dependents:
+        if task is not None and (task.dependents or ws.n_behind):
             _ask_back_behind(state, ws, task)
         if task is None and attempt not in ws.zombies:
             state.counters.reports_stale += 1
@@ -44,14 +44,23 @@ def on_blocked(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsBlock
 
 
 def _ask_back_behind(state: SchedulerState, ws: WorkerHandle, task: SchedulerTask) -> None:
-    """Ask for what was assigned ahead behind a task that waits, as far as it has not started.
+    """Ask for what was assigned behind a task that waits, as far as it has not started.
 
-    The task may wait for others that only this worker can run, and these would find no room.
+    That is what reads it, and what needs amounts that it keeps. The task may wait for others that
+    only this worker can run, and these would find no room.
     """
-    attempts = [one.attempt for one in assigned_behind([task], ws)]
-    if attempts:
+    kept = [n for n, _ in task.group.task_class.resources if ws.free_resources[n] < 0.0]
+    waiting = [one for one in ws.processing.values() if kept and _asks_for(one, kept)]
+    waiting = [one for one in waiting if one is not task and one.attempt not in ws.blocked]
+    behind = dict.fromkeys([*waiting, *assigned_behind([task, *waiting], ws)])
+    if behind:
         # The worker gives back what no other task there reads, so the last ones come first.
-        state.send(ws.peer, m.WithdrawAttempts(attempts=sorted(attempts, reverse=True)))
+        attempts = sorted((one.attempt for one in behind), reverse=True)
+        state.send(ws.peer, m.WithdrawAttempts(attempts=attempts))
+
+
+def _asks_for(task: SchedulerTask, names: list[str]) -> bool:
+    return any(name in names for name, _ in task.group.task_class.resources)
 
 
 def on_resumed(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsResumed) -> None:

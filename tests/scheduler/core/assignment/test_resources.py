@@ -175,6 +175,24 @@ def test_nothing_is_assigned_behind_a_resource_of_a_task_that_waits(board):
     board.drop_rest()
 
 
+def test_what_waits_behind_a_resource_is_asked_back_when_a_task_keeps_it_that_waits(board):
+    client = board.client()
+    worker = board.worker(resources={"mem": 1.0}, facts=COUNTS)
+    learn(board, client, worker, us=1000)
+    mem = {"mem": 1.0}
+    board.send(client, graph("parent", resources=mem), graph("next", resources=mem, blob=None))
+    board.send(client, graph("next -> reader", blob=None))
+    attempts = [board.attempt("reader"), board.attempt("next")]
+    assert all(attempts)
+    out = board.send(worker, m.AttemptsBlocked(attempts=[board.attempt("parent")]))
+    assert out[worker] == [m.WithdrawAttempts(attempts=attempts)]
+    board.send(worker, m.AttemptsWithdrawn(attempts=attempts, started=[]))
+    assert board.states("next", "reader") == ["queued", "waiting"]
+    out = board.send(client, graph("child", blob=None))
+    assert list(assigned(out, worker)) == ["child"], "its thread is free"
+    board.drop_rest()
+
+
 def test_a_dropped_task_has_its_resources_until_its_worker_reports_its_end(board):
     client, worker = board.client(), board.worker(resources=GPU, facts=COUNTS)
     learn(board, client, worker, us=1000)
