@@ -108,7 +108,7 @@ def refuse(
         if task is not None and is_other(message, task, row) and not names_content(key):
             continue
         if task is not None and journal.is_done(key) and reading.is_given(task):
-            ended.append(row)  # its result on record was given to others
+            ended.append(row)  # its client may submit it as an input of another task
             continue
         reads = message.dependencies[row] if message.dependencies else []
         named = conditions[place]

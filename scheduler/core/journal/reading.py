@@ -217,8 +217,8 @@ def _workers_take(state: SchedulerState) -> bool:
 
 
 def is_given(task: SchedulerTask) -> bool:
-    """Return whether a result was given to a worker, or is at one that had it before."""
-    return task.is_without_recipe and task.state in (PROCESSING, MEMORY)
+    """Return whether the result of a job is at a worker, or was given to one."""
+    return task.state == MEMORY or (task.is_without_recipe and task.state == PROCESSING)
 
 
 def _look(state: SchedulerState) -> None:

@@ -246,6 +246,26 @@ def test_a_lost_result_whose_end_is_still_to_be_recorded_is_made_again_for_the_s
     board.drop_rest()
 
 
+def test_a_job_on_record_whose_result_is_at_a_worker_goes_on_being_on_record():
+    """A client that has released it may submit it as an input of another task."""
+    board = open_board()
+    worker = board.worker()
+    client, other = board.client(), board.client("other")
+    board.send(client, graph("a", detached=True))
+    board.finish(worker, "a", blob=dumps(7))
+    board.send(other, m.WantKeys(keys=["a"]))
+    board.send(client, m.ReleaseKeys(keys=["a"]))
+    recorded(board, 1)
+    recorded(board, 2)
+    assert journal_of(board.state).ended == {"a": "done"}
+    out = board.send(client, graph("a", detached=True), graph(":a -> b", blob=None))
+    assert sent_keys(out, client, m.KeysInMemory) == ["a"]
+    assert writes(board) == []
+    assert board.states("a", "b") == ["memory", "processing"]
+    assert not journal_of(board.state).jobs
+    board.drop_rest()
+
+
 def test_a_client_that_is_back_is_answered_for_a_job_whose_end_is_still_to_be_read():
     """Without an answer it would take the key for unknown, and have the job begin anew."""
     board = open_board(JournalRead(ended={**ENDED}))
