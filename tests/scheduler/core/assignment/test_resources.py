@@ -175,7 +175,7 @@ def test_nothing_is_assigned_behind_a_resource_of_a_task_that_waits(board):
     board.drop_rest()
 
 
-def test_what_waits_behind_a_resource_is_asked_back_when_a_task_keeps_it_that_waits(board):
+def test_a_backlog_behind_a_resource_is_asked_back_when_a_task_keeps_it_that_waits(board):
     client = board.client()
     worker = board.worker(resources={"mem": 1.0}, facts=COUNTS)
     learn(board, client, worker, us=1000)

@@ -120,7 +120,7 @@ def test_a_task_that_asks_for_another_worker_goes_on_avoiding_those_that_end(boa
     assert board.where("a") == third
 
 
-def test_what_runs_where_the_time_is_too_short_by_now_goes_on_after_a_restart(new):
+def test_an_attempt_that_runs_where_the_time_is_too_short_by_now_goes_on_after_a_restart(new):
     client = new.client(last_epoch=5)
     new.worker("other", last_epoch=5)
     facts = {"host": "here", TIME_LEFT: 40.0}
@@ -130,7 +130,7 @@ def test_what_runs_where_the_time_is_too_short_by_now_goes_on_after_a_restart(ne
     assert (new.where("a"), new.attempt("a")) == (short, 11)
 
 
-def test_what_waits_where_the_time_is_too_short_by_now_is_asked_back_after_a_restart(new):
+def test_an_attempt_that_waits_where_the_time_is_too_short_by_now_is_asked_back(new):
     client = new.client(last_epoch=5)
     other = new.come_back("other", last_epoch=5)
     facts = {"host": "here", TIME_LEFT: 40.0}
