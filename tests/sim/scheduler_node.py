@@ -18,6 +18,7 @@ from weft.protocol.wire.messages import (
     Ask,
     AssignTasks,
     AttemptsErred,
+    AttemptsExceeded,
     AttemptsFinished,
     AttemptsOverdue,
     AttemptsReturned,
@@ -288,7 +289,8 @@ class SchedulerNode:
 
     def _raised(self, peer: int, messages: list[Message]) -> list[tuple[SchedulerTask, int]]:
         """Return the tasks whose current attempts are reported as failed, and how often before."""
-        if any(isinstance(message, (AttemptsReturned, KeysMissing)) for message in messages):
+        endings = (AttemptsExceeded, AttemptsReturned, KeysMissing)
+        if any(isinstance(message, endings) for message in messages):
             return []  # these may have ended the attempt by the time that its failure is read
         ws = self.core.workers.get(peer)
         tasks = {
