@@ -307,7 +307,7 @@ def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) 
         note_raised(state, task, ws.name, failure)
         ws.zombies[attempt] = task.group.task_class.resources  # until the report is looked at
         take_back_from(state, ws, {task: None})
-        go_on(state, twins.pop(other)[0], task, other)
+        _go_on_alone(state, twins.pop(other)[0], task, other)
 
 
 def end_twin(state: SchedulerState, ws: WorkerHandle, attempt: int) -> bool:
@@ -329,4 +329,16 @@ def settle_twins(state: SchedulerState) -> None:
             continue
         else:
             del recovery_of(state).twins[attempt]
-            go_on(state, ws, task, attempt)
+            _go_on_alone(state, ws, task, attempt)
+
+
+def _go_on_alone(
+    state: SchedulerState, ws: WorkerHandle, task: SchedulerTask, attempt: int
+) -> None:
+    """Let the other attempt of a task be the current one, unless it has not begun.
+
+    It may wait for an input that was lost while it was not the current one: nobody took it back.
+    """
+    go_on(state, ws, task, attempt)
+    if task.attempt == attempt and not ws.is_away:
+        state.send(ws.peer, m.WithdrawAttempts(attempts=[attempt]))

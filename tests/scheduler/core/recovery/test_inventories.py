@@ -268,6 +268,24 @@ def test_a_twin_takes_the_place_of_an_attempt_whose_worker_is_lost(board):
     assert (board.where("a"), board.attempt("a")) == (back, first)
 
 
+def test_a_twin_that_has_not_begun_takes_no_place(board):
+    """It may wait for an input that was lost: it was not the current attempt then."""
+    client, worker, other = board.client(), board.worker("w"), board.worker("other")
+    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
+    first = board.attempt("a")
+    board.close(worker)
+    board.pass_time(6.0)
+    back = board.come_back("w", running={"a": first})
+    row = {"attempts": [board.attempt("a")], "durations_us": [1000]}
+    out = board.send(other, m.AttemptsErred(**row, failures=[["exception", "a", "ValueError"]]))
+    (asked,) = out.of(back, m.WithdrawAttempts)
+    assert asked.attempts == [first]
+    assert dropped(out, other) == row["attempts"]
+    board.send(back, m.AttemptsWithdrawn(attempts=[first], started=[]))
+    assert board.where("a") == back
+    assert board.attempt("a") > first
+
+
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [
