@@ -114,16 +114,19 @@ def give_up_unreachable(
 ) -> None:
     """Count failed fetches of tasks' inputs; after some rounds and time the tasks fail.
 
-    A holder that died is out of reach as well, until that is noticed and its data made again.
+    A holder that died is out of reach as well, until that is noticed and its data made again. While
+    it is known to be away, the time does not count: it comes back, or is given up.
     """
     patience = state.settings.heartbeat_s * (MISSED_HEARTBEATS + 1)
     aside: dict[float, list[SchedulerTask]] = {}
-    is_known = holder in state.workers_by_address
+    holding = state.workers_by_address.get(holder)
+    is_away = holding is not None and holding.is_away
     for task in tasks:
         n, first, last = state.out_of_reach.get(task, (0, state.now, state.now))
         if state.now - last > patience:
             n, first = 0, state.now  # it has run since: this is another matter
         n += 1
+        first = state.now if is_away else first
         state.out_of_reach[task] = (n, first, state.now)
         if n <= MAX_UNREACHABLE_ROUNDS:
             continue
@@ -133,7 +136,8 @@ def give_up_unreachable(
             pause_s = RETRY_S * 2.0 ** min(n - MAX_UNREACHABLE_ROUNDS - 1, 20)
             pause_s = min(pause_s, MAX_RETRY_PART * patience)
             aside.setdefault(pause_s, []).append(task)
-        if is_known and state.now - first > patience and task.state in ACTIVE:
+        is_over = state.now - first > patience and task.state in ACTIVE
+        if holding is not None and is_over:
             text = (
                 f"its inputs are at workers that cannot reach each other, {n} attempts failed; the "
                 f"last one was to fetch from {holder} to {ws.name} ({ws.address})"

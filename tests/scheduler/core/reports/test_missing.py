@@ -6,7 +6,7 @@ from weft.protocol.wire import messages as m
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.recovery.barrier import QUIET_S
 from weft.scheduler.core.recovery.records import recovery_of
-from weft.scheduler.core.reports.missing import MAX_RETRY_PART
+from weft.scheduler.core.reports.missing import MAX_RETRY_PART, MAX_UNREACHABLE_ROUNDS
 
 from ...builders import Board, assigned, dropped, graph, sent_keys
 
@@ -97,6 +97,39 @@ def test_the_pauses_between_attempts_to_reach_a_holder_do_not_grow_without_end(b
             board.tick(longest_s + 0.01)
         assert n < 100
     assert board.states("b") == ["erred"]
+
+
+def test_no_task_fails_because_the_holder_of_its_input_is_away():
+    """A death is noticed after so many missed heartbeats, and then there is time to come back."""
+    board = Board(away_s=5.0)
+    patience_s = board.state.settings.heartbeat_s * (MISSED_HEARTBEATS + 1)
+    client, one, two = board.client(), board.worker("one"), board.worker("two")
+    board.send(client, graph("a", workers=["one"], allow_other_workers=True))
+    board.finish(one, "a", blob=None)
+    board.send(client, graph(":a -> b", blob=None, workers=["two"]))
+
+    def not_reached() -> None:
+        attempt = board.attempt("b")
+        message = m.KeysMissing(keys=["a"], holder="tcp://one", unreachable=True)
+        board.send(two, message, m.AttemptsEnded(attempts=[attempt]))
+
+    def wait(seconds: float) -> None:
+        for _ in range(int(seconds)):
+            board.send(two, m.Heartbeat())
+            board.tick(1.0)
+
+    for _ in range(MAX_UNREACHABLE_ROUNDS):
+        not_reached()
+    wait(patience_s - 3.0)
+    board.close(one)
+    for _ in range(2):
+        wait(2.0)
+        not_reached()
+    assert board.states("b") == ["no_worker"]
+    wait(6.0)
+    not_reached()
+    assert board.states("a", "b") == ["processing"] * 2, "it is made again"
+    board.drop_rest()
 
 
 def test_a_report_of_a_client_that_does_not_want_the_key_makes_nothing_again(board):
