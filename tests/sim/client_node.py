@@ -351,13 +351,15 @@ class ClientNode(ClientProcess):
         """Assert that there was a reason for this failure."""
         state, spec, sim = future.state, future.spec, self.sim
         assert state.failure is not None
-        kind, culprit = state.failure[0], state.failure[1]
+        failure = state.failure
+        kind, culprit = failure[0], failure[1]
         self.world.probes[f"failure {kind}"] += 1
         why = f"{state!r} failed with {state.failure}: there was no reason for it"
         if kind == GANG_ENDED:
             assert spec.gang, why
             assert culprit in spec.ancestors, why
-            kind = state.failure[4]
+            failure = [state.failure[4], culprit, *state.failure[5:]]
+            kind = failure[0]
         if kind == "exception":
             excused = culprit in sim.excused and culprit in spec.ancestors
             assert culprit in spec.culprits or excused, why
@@ -365,14 +367,14 @@ class ClientNode(ClientProcess):
             assert culprit in spec.ancestors, why
             assert culprit in sim.timed_out, why
         elif kind == ALLOTMENT_EXCEEDED:
-            assert sim.categories.has_failed(spec, state.failure), why
+            assert sim.categories.has_failed(spec, failure), why
         elif kind == "worker-died":
             assert culprit in spec.ancestors, why
             assert sim.died.get(culprit, 0) > sim.plan.allowed_deaths, why
         elif kind == "cancelled":
             assert any(key in sim.cancelled for key in spec.ancestors), why
-        elif kind == "user-limit" and state.failure[3] == "user-running":
-            assert len(spec.ancestors) == int(spec.gang[2]) > state.failure[4], why
+        elif kind == "user-limit" and failure[3] == "user-running":
+            assert len(spec.ancestors) == int(spec.gang[2]) > failure[4], why
             self.world.probes["gang beyond a limit"] += 1
         elif kind == "user-limit":
             assert sim.plan.limits["scheduler.user_tasks"], why
@@ -385,13 +387,13 @@ class ClientNode(ClientProcess):
             assert culprit in spec.ancestors, why
         elif kind == MEMORY_EXCEEDED:
             assert culprit in spec.ancestors, why
-            assert memory.has_reason(sim, state.failure[2]), why
+            assert memory.has_reason(sim, failure[2]), why
         elif kind == "actor-lost":
             assert culprit in spec.actors, why
         elif kind == "unreachable":
             assert self.client_id in sim.refused, why
             assert sim.nbytes(culprit) > sim.plan.limits["scheduler.relayed"], why
-        elif kind == "data-lost" and sim.gangs.has_lost(spec, state.failure):
+        elif kind == "data-lost" and sim.gangs.has_lost(spec, failure):
             self.world.probes["gang lost"] += 1
         elif kind == "data-lost":
             # Scattered data that has given way in a full memory cannot be made again.
@@ -400,7 +402,7 @@ class ClientNode(ClientProcess):
             is_kept = future.came_in_answer and spec.key not in sim.actor_users.may_be_gone
             is_kept = is_kept and culprit not in sim.beyond_limits
             assert gave_way or not (is_kept and keeps_all), why
-            if "cannot reach each other" in state.failure[2]:
+            if "cannot reach each other" in failure[2]:
                 # They were refused repeatedly, and for longer than a death goes unnoticed.
                 assert any(worker_id.startswith("worker") for worker_id in sim.refused), why
                 assert self.world.now > sim.plan.heartbeat * MISSED_HEARTBEATS, why
@@ -425,7 +427,7 @@ class ClientNode(ClientProcess):
                 )
                 # Scattered data is gone with its last copy, also when its futures were released.
                 gone = spec.reads_scattered and (released or not sim.plan.executes_once)
-                if "it was scattered" in state.failure[2]:
+                if "it was scattered" in failure[2]:
                     self.world.probes["scattered data lost"] += 1
                 # A new scheduler knows no failure, and the client no recipe of what has failed.
                 retried = any(client.has_retried for client in sim.clients)
@@ -440,7 +442,7 @@ class ClientNode(ClientProcess):
                     and any(f.seen in FAILED and f.spec.key in past for f in self.futures)
                 )
                 # An input may be cancelled while a call of it is on its way.
-                overtaken = culprit in sim.cancelled and "cancelled before" in state.failure[2]
+                overtaken = culprit in sim.cancelled and "cancelled before" in failure[2]
                 # A borrower has no recipe, and the owner may be at another scheduler.
                 passed_on = future.is_borrowed and recovery_of(sim.scheduler.core).n_ended
                 lent = borrowed and (released or failed)
