@@ -58,6 +58,7 @@ class Barrier:
         "expected_clients",
         "expected_workers",
         "has_record",
+        "knows_all",
         "last",
         "sending",
     )
@@ -74,6 +75,9 @@ class Barrier:
         self.absent_workers = dict(self.expected_workers)
         self.absent_clients = dict(self.expected_clients)
         self.has_record = bool(expected.worker_ids or expected.client_ids)
+        #: no client of an earlier scheduler has come that is not expected: it joined too late to be
+        #: on record, and so may others have done
+        self.knows_all = self.has_record
         #: {worker: None} of those whose inventory has not ended
         self.sending: dict[WorkerHandle, None] = {}
         #: when the phase ends, unless another peer comes
@@ -87,7 +91,7 @@ class Barrier:
     @property
     def awaits_clients(self) -> bool:
         """True unless all clients that may come back are known and have sent what they want."""
-        return not self.has_record or bool(self.absent_clients)
+        return not self.knows_all or bool(self.absent_clients)
 
 
 def start(state: SchedulerState) -> None:
@@ -156,6 +160,8 @@ def note_client(state: SchedulerState, client: ClientHandle, last_epoch: int) ->
     if client.client_id in barrier.expected_clients:
         barrier.absent_clients[client.client_id] = None
         _plan_end(state)
+    elif 0 < last_epoch < state.epoch:
+        barrier.knows_all = False
     state.send_client(client, m.Recovering(reason=waits_for(state)))
 
 

@@ -311,12 +311,12 @@ def test_an_actor_that_others_let_go_of_before_its_owner_is_back_is_kept_for_tha
     assert not board.state.tasks
 
 
-def recovering_with_its_owner() -> tuple[Board, int, int]:
+def recovering_with_its_owner(*clients: str) -> tuple[Board, int, int]:
     """Return a new scheduler to which the worker of the actor `a` and alice, who owns it, are back.
 
-    Bob, who has its handle as well, is not.
+    Bob, who has its handle as well, is not. These clients are on record.
     """
-    board = Board(expected=Members(("id of w",), ("alice", "bob")))
+    board = Board(expected=Members(("id of w",), clients))
     board.state.first_attempt = board.state.next_attempt = 100
     worker = board.come_back(last_epoch=1, kept={"a": 1, "x": 2})
     alice = board.client("alice", last_epoch=1)
@@ -326,13 +326,22 @@ def recovering_with_its_owner() -> tuple[Board, int, int]:
 
 
 def test_an_actor_that_its_owner_lets_go_of_is_kept_for_holders_that_are_not_back_yet():
-    board, worker, alice = recovering_with_its_owner()
+    board, worker, alice = recovering_with_its_owner("alice", "bob")
     assert dropped(board.send(alice, m.ReleaseKeys(keys=["a", "x"])), worker) == [2]
     bob = board.client("bob", last_epoch=1)
     board.send(bob, m.WantKeys(keys=["a"], spec_hashes=[]), m.Resubmitted())
     assert board.states("a") == ["memory"]
     assert dropped(board.send(bob, m.ReleaseKeys(keys=["a"])), worker) == [1]
     assert not board.state.tasks
+
+
+def test_an_actor_is_kept_for_a_holder_that_joined_too_late_to_be_on_record():
+    """Who else did so is not known: alice comes back, and is not on record herself."""
+    board, worker, alice = recovering_with_its_owner()
+    assert dropped(board.send(alice, m.ReleaseKeys(keys=["a", "x"])), worker) == [2]
+    bob = board.client("bob", last_epoch=1)
+    board.send(bob, m.WantKeys(keys=["a"], spec_hashes=[]), m.Resubmitted())
+    assert board.states("a") == ["memory"]
 
 
 def test_an_actor_is_kept_for_others_whose_owner_let_go_of_it_before_its_worker_is_back():
@@ -351,7 +360,7 @@ def test_an_actor_is_kept_for_others_whose_owner_let_go_of_it_before_its_worker_
 
 
 def test_an_actor_that_no_other_holder_comes_for_is_dropped_after_the_recovery():
-    board, worker, alice = recovering_with_its_owner()
+    board, worker, alice = recovering_with_its_owner("alice", "bob")
     board.send(alice, m.ReleaseKeys(keys=["a", "x"]))
     drops = []
     for _ in range(100):
