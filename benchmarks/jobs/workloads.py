@@ -11,7 +11,7 @@ from ..framework.work import Sample, Workload, check
 #: Time of a call where a resource is scarce, seconds.
 SCARCE_S: Final = 1e-3
 #: Jobs that cannot run, for each call beside them.
-WAITING: Final = 10
+WAITING: Final = 20
 
 NO_CONDITIONS = "no conditions on states: an input is the nearest"
 NO_RECORD = "no record of calls"
@@ -93,7 +93,7 @@ WORKLOADS: dict[str, Workload] = {
     "beside": Workload(
         title=f"calls, beside {WAITING} times as many jobs that cannot run",
         run=_beside,
-        size=100_000,
+        size=50_000,
         quick_size=500,
         unit="calls/s",
         refusals={"hyperqueue": COMMANDS_ONLY, "dask": "no jobs that wait for a time"},
