@@ -50,7 +50,7 @@ def _ask_back_behind(state: SchedulerState, ws: WorkerHandle, task: SchedulerTas
     only this worker can run, and these would find no room.
     """
     kept = [n for n, _ in task.group.task_class.resources if ws.free_resources[n] < 0.0]
-    waiting = [one for one in ws.processing.values() if kept and _asks_for(one, kept)]
+    waiting = [one for one in ws.processing.values() if _asks_for(one, kept)] if kept else []
     waiting = [one for one in waiting if one is not task and one.attempt not in ws.blocked]
     behind = dict.fromkeys([*waiting, *assigned_behind([task, *waiting], ws)])
     if behind:
@@ -60,6 +60,9 @@ def _ask_back_behind(state: SchedulerState, ws: WorkerHandle, task: SchedulerTas
 
 
 def _asks_for(task: SchedulerTask, names: list[str]) -> bool:
+    """Return whether a task may wait for amounts; one of a gang was given what was free."""
+    if task.group.options.gang:
+        return False
     return any(name in names for name, _ in task.group.task_class.resources)
 
 

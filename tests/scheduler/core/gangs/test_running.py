@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from weft.protocol.reported import QUEUES_RESOURCES
 from weft.protocol.wire import messages as m
 from weft.scheduler.core.gangs.records import gangs_of
 from weft.scheduler.core.gangs.running import LONGEST_END_S, VERDICT_S
@@ -11,7 +12,7 @@ from weft.scheduler.core.interruption.interrupted import interruptions_of
 from weft.scheduler.core.invariants.validate import validate
 from weft.scheduler.core.recovery.barrier import QUIET_S
 
-from ...builders import Board, Out, dropped, failures, graph, sent_keys
+from ...builders import Board, Out, dropped, failures, graph, learn, sent_keys
 from .builders import gang, worker
 
 
@@ -68,6 +69,19 @@ def test_a_run_that_does_not_end_is_waited_for_until_its_process_has(board, two)
     assert board.states("g-0", "g-1") == ["waiting", "waiting"]
     board.tick(LONGEST_END_S + 0.1)
     assert board.states("g-0", "g-1") == ["processing", "processing"]
+    board.drop_rest()
+
+
+def test_a_member_is_not_asked_back_for_a_call_that_waits_and_keeps_its_core(board):
+    client = board.client()
+    at = board.worker(nthreads=2, resources={"cores": 3.0}, facts={QUEUES_RESOURCES: True})
+    learn(board, client, at, us=1000)
+    board.send(client, *gang("g", 2))
+    one = {"cores": 1.0}
+    board.send(client, graph("parent", resources=one), graph("next", resources=one, blob=None))
+    out = board.send(at, m.AttemptsBlocked(attempts=[board.attempt("parent")]))
+    (asked,) = out.of(at, m.WithdrawAttempts)
+    assert asked.attempts == [board.attempt("next")]
     board.drop_rest()
 
 
