@@ -224,7 +224,10 @@ def may_go_on(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> 
         return False
     if row.kind == RUNNING or task.state != WAITING:
         return True
-    return ahead_worker(task) is row.ws or (is_open and not task.waiting_on)
+    if ahead_worker(task) is ws or (is_open and not task.waiting_on):
+        return True
+    is_elsewhere = not (task_class.is_deferred or ws in task_class.members)
+    return is_elsewhere and all(d.worker is ws for d in task.waiting_on or ())
 
 
 def _note_exceptions(state: SchedulerState, task: SchedulerTask, n_raised: int) -> None:

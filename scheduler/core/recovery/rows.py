@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.wire import messages as m
 from ....protocol.wire.failure import Failure
+from ..moves.eligibility import may_run
 from ..moves.transitions import drop_attempt
 from ..records.tasks import WAITING, Function, SchedulerTask
 from . import merging
@@ -42,7 +43,7 @@ def waits(state: SchedulerState, row: InventoryRow) -> bool:
     return (
         row.kind == ASSIGNED
         and task.state == WAITING
-        and row.ws in task.group.task_class.members
+        and may_run(row.ws, task.group.task_class, strictly=False)
         and not merging.is_other(task, row)
         and not merging.may_go_on(state, task, row)
     )

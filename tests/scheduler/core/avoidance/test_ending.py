@@ -147,6 +147,19 @@ def test_an_attempt_that_waits_where_the_time_is_too_short_by_now_is_asked_back(
     assert (new.where("b"), new.attempt("b")) == (short, 12)
 
 
+def test_a_chain_that_waits_where_the_time_is_too_short_by_now_is_asked_back(new):
+    client = new.client(last_epoch=5)
+    new.come_back("other", last_epoch=5)
+    facts = {"host": "here", TIME_LEFT: 40.0}
+    short = new.come_back("short", last_epoch=5, assigned={"a": 11, "b": 12}, facts=facts)
+    out = new.send(client, graph("a", ":a -> b", timeout_us=MINUTE_US))
+    assert not dropped(out, short)
+    asked = [one for x in out.of(short, m.WithdrawAttempts) for one in x.attempts]
+    assert sorted(asked) == [11, 12]
+    new.send(short, m.AttemptsWithdrawn(attempts=[], started=[11, 12]))
+    assert (new.attempt("a"), new.attempt("b")) == (11, 12)
+
+
 # -- as time passes --------------------------------------------------------------------------------
 def test_a_worker_leaves_the_classes_of_a_limit_when_it_has_less_time(board):
     client = board.client()
