@@ -82,7 +82,8 @@ def refuse(
 ) -> Mapping[int, Failure | None]:
     """Return the rows that the journal cannot take, and why: they fail for this client only.
 
-    And the jobs that have ended, if the client submits again all that it wants.
+    And the jobs that have ended, if the client submits again all that it wants, or their results
+    are at workers.
     """
     journal = journal_of(state)
     if client is journal.keeper or not any(r.get("detached") for r in message.options):
@@ -118,7 +119,7 @@ def refuse(
         reason = _why_not(journal, reads, named)
         if "\0" in key:  # PostgreSQL has no such texts
             reason = reason or "its key has a NUL character"
-        if reason and not _is_known(journal, key):
+        if reason and not _is_known(journal, key, task):
             rows[row] = unrecorded(key, reason)
         else:
             journal.accepted[key] = client
@@ -127,10 +128,14 @@ def refuse(
     return rows | dict.fromkeys([*ended, *delivered])
 
 
-def _is_known(journal: DetachedJobs, key: str) -> bool:
-    """Return whether a key is that of a job that has not ended, or is done and not recorded yet."""
+def _is_known(journal: DetachedJobs, key: str, task: SchedulerTask | None) -> bool:
+    """Return whether a key is that of a job that has not ended, or is done and not recorded yet.
+
+    In the latter case the keeper may have lost its task, which was made again and cancelled.
+    """
     end = journal.ending.get(key)
-    return key in journal.jobs and (end is None or end.state == DONE)
+    goes_on = end is None or (end.state == DONE and task in journal.keeper.wants)
+    return key in journal.jobs and goes_on
 
 
 def _why_not(journal: DetachedJobs, reads: list[str], named: Sequence[Sequence[str]]) -> str:
@@ -162,7 +167,7 @@ def on_detached(state: SchedulerState, task: SchedulerTask) -> None:
     client = journal.accepted.pop(key, None)
     if client is None or task.args is None:
         return
-    if _is_known(journal, key):
+    if _is_known(journal, key, task):
         if key in journal.adding:
             submitters = journal.submitters[key]
             if client not in submitters:

@@ -70,7 +70,7 @@ class SubmitsAgain(Enum):
     """The jobs that a client submits again first, and that do not begin anew if they have ended."""
 
     NOTHING = auto()
-    ALL = auto()  #: it was at an earlier scheduler, or here before its lease was over
+    ALL = auto()  #: it was at an earlier scheduler, or here, and its lease has ended since
     WANTED = auto()  #: what it wants here: its connection broke, and others may be new jobs
 
 
@@ -191,7 +191,7 @@ class DetachedJobs:
         return key in self.ended and key not in self.jobs
 
     def is_again(self, client: ClientHandle, task: SchedulerTask | None) -> bool:
-        """Return whether a client submits a job only because its connection broke."""
+        """Return whether a client submits a job only because it has come back."""
         again = self.returning.get(client)  # keepers have no connection
         return again is SubmitsAgain.ALL or (again is SubmitsAgain.WANTED and task in client.wants)
 

@@ -246,6 +246,23 @@ def test_a_lost_result_whose_end_is_still_to_be_recorded_is_made_again_for_the_s
     board.drop_rest()
 
 
+def test_a_job_whose_end_is_still_to_be_recorded_begins_anew_when_its_task_was_cancelled():
+    """What was made again for a reader is not what its keeper wants."""
+    board = open_board()
+    worker = board.worker()
+    client = board.client()
+    board.send(client, graph("a", detached=True), graph(":a -> b", blob=None))
+    recorded(board, 1)
+    board.finish(worker, "a", blob=dumps(7))
+    board.close(worker)
+    board.tick(11.0)
+    board.send(client, m.CancelKeys(keys=["a"], force=True, reason="why"))
+    board.send(client, graph("a", detached=True))
+    (added,) = [entry for write in writes(board) for entry in write.entries]
+    assert added.key == "a"
+    board.drop_rest()
+
+
 def test_a_job_on_record_whose_result_is_at_a_worker_goes_on_being_on_record():
     """A client that has released it may submit it as an input of another task."""
     board = open_board()
