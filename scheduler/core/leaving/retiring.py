@@ -8,9 +8,9 @@ Which ones: those whose end costs least. The cost is the time to move the needed
 worker has the only copy, and the time of what it runs. So workers that neither run nor solely hold
 anything go first.
 
-A worker is kept, with the reason, if its results have no room at those that stay, or if it has an
-actor, which cannot be moved. `losses` says otherwise: "wait" lets it go as soon as there is room,
-or the results are released, and "drop" lets what has no room be lost.
+A worker is kept, with the reason, if its results have no room at those that stay, or if it has or
+makes an actor, which cannot be moved. `losses` says otherwise: "wait" lets it go as soon as there
+is room, or the results are released, and "drop" lets what has no room be lost.
 
 An order has an id, so one that is asked again after a lost connection does not send more away.
 """
@@ -290,7 +290,9 @@ def why_kept(state: SchedulerState, ws: WorkerHandle, *, drops: bool = False) ->
         return f"it has {len(waiting)} results that clients of the last scheduler may come back for"
     if drops or m.ACTOR_FUNCTION not in state.functions:
         return ""
-    there = chain(ws.has_what, ws.processing.values())  # one that is being made is there soon
+    there = chain(
+        ws.has_what, ws.processing.values()
+    )  # one that waits or is being made may be there soon
     actors = [task.key for task in there if is_actor(task)]
     if not actors:
         return ""

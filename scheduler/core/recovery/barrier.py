@@ -75,8 +75,8 @@ class Barrier:
         self.absent_workers = dict(self.expected_workers)
         self.absent_clients = dict(self.expected_clients)
         self.has_record = bool(expected.worker_ids or expected.client_ids)
-        #: no client of an earlier scheduler has come that is not expected: it joined too late to be
-        #: on record, and so may others have done
+        #: there is a record, and no client of an earlier scheduler has come that is not on it: that
+        #: one joined too late for it, and so may others have done
         self.knows_all = self.has_record
         #: {worker: None} of those whose inventory has not ended
         self.sending: dict[WorkerHandle, None] = {}
