@@ -336,7 +336,7 @@ def test_an_actor_that_its_owner_lets_go_of_is_kept_for_holders_that_are_not_bac
 
 
 def test_an_actor_is_kept_for_a_holder_that_joined_too_late_to_be_on_record():
-    """Who else did so is not known: alice comes back, and is not on record herself."""
+    """Others may have joined as late: alice comes back, and is not on record herself."""
     board, worker, alice = recovering_with_its_owner()
     assert dropped(board.send(alice, m.ReleaseKeys(keys=["a", "x"])), worker) == [2]
     bob = board.client("bob", last_epoch=1)
