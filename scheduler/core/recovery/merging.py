@@ -215,7 +215,7 @@ def may_go_on(state: SchedulerState, task: SchedulerTask, row: InventoryRow) -> 
     # A worker that leaves is in no class, and finishes what it runs. It starts nothing.
     if ws.is_leaving and row.kind != RUNNING:
         return False
-    # What binds only while others may run it has no say in what may have begun.
+    # A restriction that binds only while others may run it ends no attempt that may have begun.
     is_fit = may_run(ws, task_class, strictly=False)
     # Its conditions were met when it was assigned; of those that begin together, perhaps not all.
     is_open = task_class.is_deferred and not task.group.options.gang

@@ -120,11 +120,16 @@ def test_a_task_that_asks_for_another_worker_goes_on_avoiding_those_that_end(boa
     assert board.where("a") == third
 
 
+def back_with_little_time(board: Board, **rows: dict[str, int]) -> int:
+    """Let a worker come back to the next scheduler that ends before its tasks may have ended."""
+    facts = {"host": "here", TIME_LEFT: 40.0}
+    return board.come_back("short", last_epoch=5, facts=facts, **rows)
+
+
 def test_an_attempt_that_runs_where_the_time_is_too_short_by_now_goes_on_after_a_restart(new):
     client = new.client(last_epoch=5)
     new.worker("other", last_epoch=5)
-    facts = {"host": "here", TIME_LEFT: 40.0}
-    short = new.come_back("short", last_epoch=5, running={"a": 11}, facts=facts)
+    short = back_with_little_time(new, running={"a": 11})
     new.send(client, graph("a", timeout_us=MINUTE_US))
     assert members(new, "a") == ["other"]
     assert (new.where("a"), new.attempt("a")) == (short, 11)
@@ -133,8 +138,7 @@ def test_an_attempt_that_runs_where_the_time_is_too_short_by_now_goes_on_after_a
 def test_an_attempt_that_waits_where_the_time_is_too_short_by_now_is_asked_back(new):
     client = new.client(last_epoch=5)
     other = new.come_back("other", last_epoch=5)
-    facts = {"host": "here", TIME_LEFT: 40.0}
-    short = new.come_back("short", last_epoch=5, assigned={"a": 11, "b": 12}, facts=facts)
+    short = back_with_little_time(new, assigned={"a": 11, "b": 12})
     out = new.send(client, graph("a", "b", timeout_us=MINUTE_US))
     # They may have begun since: whoever drops them unasked lets them run twice.
     assert not dropped(out, short)
@@ -150,8 +154,7 @@ def test_an_attempt_that_waits_where_the_time_is_too_short_by_now_is_asked_back(
 def test_a_chain_that_waits_where_the_time_is_too_short_by_now_is_asked_back(new):
     client = new.client(last_epoch=5)
     new.come_back("other", last_epoch=5)
-    facts = {"host": "here", TIME_LEFT: 40.0}
-    short = new.come_back("short", last_epoch=5, assigned={"a": 11, "b": 12}, facts=facts)
+    short = back_with_little_time(new, assigned={"a": 11, "b": 12})
     out = new.send(client, graph("a", ":a -> b", timeout_us=MINUTE_US))
     assert not dropped(out, short)
     asked = [one for x in out.of(short, m.WithdrawAttempts) for one in x.attempts]

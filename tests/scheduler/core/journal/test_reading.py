@@ -247,7 +247,7 @@ def test_a_lost_result_whose_end_is_still_to_be_recorded_is_made_again_for_the_s
 
 
 def test_a_job_whose_end_is_still_to_be_recorded_begins_anew_when_its_task_was_cancelled():
-    """What was made again for a reader is not what its keeper wants."""
+    """Its keeper does not want the result that was made again for a reader."""
     board = open_board()
     worker = board.worker()
     client = board.client()
