@@ -131,7 +131,8 @@ class TaskClass:
         self.keeps_inputs = keeps_inputs
         #: False for the one class of tasks that no client can submit (`moves/without_recipe.py`)
         self.has_recipes = has_recipes
-        #: True for the one class of tasks that wait for more than their inputs: no worker runs it
+        #: True for tasks that wait for more than their inputs: no worker may run them. A feature
+        #: gives them another class, or assigns them itself where amounts are free.
         self.is_deferred = is_deferred
         #: tasks in state queued, best first
         self.queue: ReadyQueue[SchedulerTask] = ReadyQueue()

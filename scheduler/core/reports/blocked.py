@@ -60,10 +60,9 @@ def _ask_back_behind(state: SchedulerState, ws: WorkerHandle, task: SchedulerTas
 
 
 def _asks_for(task: SchedulerTask, names: list[str]) -> bool:
-    """Return whether a task may wait for amounts; one of a gang was given what was free."""
-    if task.group.options.gang:
-        return False
-    return any(name in names for name, _ in task.group.task_class.resources)
+    """Return whether a task may wait for amounts; a deferred one was given what was free."""
+    task_class = task.group.task_class
+    return not task_class.is_deferred and any(name in names for name, _ in task_class.resources)
 
 
 def on_resumed(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsResumed) -> None:
