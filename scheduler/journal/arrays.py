@@ -24,6 +24,8 @@ from .values import joined, packed_failure, parts
 #: Rows of which more is kept than their states, of all arrays; and the bytes of their results.
 MAX_KEPT: Final = 1_000_000
 MAX_KEPT_NBYTES: Final = 4 << 30
+#: States of rows of which nothing else is kept.
+_OF_NOTHING: Final = (0, DONE_WITH_NONE)
 #: Rows that are read at a time to find the oldest ones.
 _N_LOOKED_AT: Final = 10_000
 #: Databases of the first form may lack them, and earlier versions do not look at them.
@@ -66,31 +68,60 @@ _COLUMNS: Final = "key, position, ended, nbytes, result, result_buffers, failure
 def change_rows(database: Database, changes: list[RowsChanged]) -> None:
     """Record the ends of rows, and that rows are to run again."""
     now = time.time()
+    by_array: dict[str, RowsChanged] = {}
     for change in changes:
-        if change.is_new:
-            forget_arrays(database, [change.key])
-        again = [(change.key, position) for position in change.again]
-        again += [(change.key, end.position) for end in change.ends]  # the new ones are the latest
-        database.executemany("DELETE FROM array_rows WHERE key = ? AND position = ?", again)
-        database.executemany(
-            _CHANGE,
-            [
-                (change.key, number, *_counts(states), states)
-                for number, states in change.chunks.items()
-            ],
-        )
+        first = by_array.get(change.key)
+        by_array[change.key] = change if first is None else _joined(first, change)
+    forget_arrays(database, [key for key, change in by_array.items() if change.is_new])
+    for key, change in by_array.items():
+        kept = [(key, position) for position in _change_states(database, change)]
+        database.executemany("DELETE FROM array_rows WHERE key = ? AND position = ?", kept)
         rows = []
         for end in change.ends:
             result, buffers = (None, None) if end.result is None else parts(end.result)
             nbytes = end.nbytes or len(result or b"") + len(buffers or b"")
             failure = packed_failure(end.failure)
-            rows.append((change.key, end.position, now, nbytes, result, buffers, failure))
+            rows.append((key, end.position, now, nbytes, result, buffers, failure))
         database.executemany(
             f"INSERT INTO array_rows ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
         )
 
 
-def _counts(states: bytes) -> list[int]:
+def _joined(first: RowsChanged, then: RowsChanged) -> RowsChanged:
+    """Return two changes of an array as one."""
+    if then.is_new:
+        return then
+    ends = [end for end in first.ends if end.position not in then.states] + then.ends
+    return RowsChanged(first.key, first.states | then.states, ends, first.is_new)
+
+
+def _change_states(database: Database, change: RowsChanged) -> list[int]:
+    """Record the states of rows; return those of which something may have been kept."""
+    by_chunk: dict[int, dict[int, int]] = {}
+    for position, code in change.states.items():
+        number, place = divmod(position, CHUNK)
+        by_chunk.setdefault(number, {})[place] = code
+    kept: list[int] = []
+    chunks: list[tuple[Any, ...]] = []
+    for number, codes in by_chunk.items():
+        states = bytearray(_chunk(database, change.key, number).ljust(max(codes) + 1, b"\0"))
+        for place, code in codes.items():
+            if states[place] not in _OF_NOTHING:
+                kept.append(number * CHUNK + place)
+            states[place] = code
+        chunks.append((change.key, number, *_counts(states), bytes(states)))
+    database.executemany(_CHANGE, chunks)
+    return kept
+
+
+def _chunk(database: Database, key: str, number: int) -> bytes:
+    """Return the states of the first rows of a chunk; the others have not ended."""
+    query = "SELECT states FROM array_chunks WHERE key = ? AND chunk = ?"
+    found = database.execute(query, (key, number)).fetchone()
+    return b"" if found is None else bytes(found[0])
+
+
+def _counts(states: bytearray) -> list[int]:
     """Return how many rows of a chunk have ended in which way."""
     n_done, n_done_with_none, *others = map(states.count, range(1, len(STATES)))
     return [n_done + n_done_with_none, *others]
@@ -154,9 +185,8 @@ def row_of(database: Database, key: str) -> tuple[dict[str, Any], list[Any]] | N
     position = ArrayRows(rows).position(name) if rows else None
     if position is None:
         return None
-    query = "SELECT states FROM array_chunks WHERE key = ? AND chunk = ?"
-    found = database.execute(query, (of_array, position // CHUNK)).fetchone()
-    code = 0 if found is None else found[0][position % CHUNK]
+    states, place = _chunk(database, of_array, position // CHUNK), position % CHUNK
+    code = states[place] if place < len(states) else 0
     state = STATES[code]
     query = f"SELECT {_COLUMNS} FROM array_rows WHERE key = ? AND position = ?"
     kept = database.execute(query, (of_array, position)).fetchone()

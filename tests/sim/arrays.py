@@ -41,8 +41,8 @@ def arguments_of(task: SchedulerTask, array: Array, position: int) -> Any:
 
 def _code_of(chunks: dict[int, bytes], position: int) -> int:
     """Return the byte of a row."""
-    states = chunks.get(position // CHUNK)
-    return 0 if states is None else states[position % CHUNK]
+    states, place = chunks.get(position // CHUNK, b""), position % CHUNK
+    return states[place] if place < len(states) else 0
 
 
 class SimulatedArrays:
@@ -146,14 +146,16 @@ class SimulatedArrays:
         if entry.is_new:
             self.chunks[key] = {}
         chunks = self.chunks.setdefault(key, {})
-        for number, states in entry.chunks.items():
-            before = chunks.get(number, bytes(len(states)))
-            for place, (old, new) in enumerate(zip(before, states, strict=True)):
-                is_asked = number * CHUNK + place in entry.again
-                assert not old or old == new or is_asked, (
-                    f"row {number * CHUNK + place} of {key} was {STATES[old]}, is {STATES[new]}"
-                )
-            chunks[number] = states
+        rows = ArrayRows(self._parts[key])
+        for position, new in entry.states.items():
+            number, place = divmod(position, CHUNK)
+            states = chunks.get(number, b"").ljust(place + 1, b"\0")
+            old, row = states[place], key_of_row(key, rows.name(position))
+            is_asked = key in self._again or row in self._again
+            assert old in (0, new) or (old > DONE_WITH_NONE and is_asked), (
+                f"row {row} was {STATES[old]}, is {STATES[new]}"
+            )
+            chunks[number] = states[:place] + bytes([new]) + states[place + 1 :]
         self._sim.world.probes["array: rows recorded"] += bool(entry.ends)
         for end in entry.ends:
             if end.result is not None:

@@ -115,6 +115,13 @@ def check_agreement(sim: Simulation) -> None:
     pausing.check_at_rest(sim)
 
 
+def lets_go_later(sim: Simulation) -> bool:
+    """Return whether the scheduler keeps tasks for some time yet: their clients may come back."""
+    core = sim.scheduler.core
+    is_leased = any(client.lease is not None for client in core.clients.values())
+    return is_leased or core.awaits_owners or sim.gangs.wait_for_members(core)
+
+
 def check_empty(sim: Simulation) -> None:
     """Check that, when all clients have left, nothing is left anywhere."""
     core = sim.scheduler.core

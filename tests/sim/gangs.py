@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from weft.protocol.amounts import asked_by_cores
 from weft.protocol.wire.failure import Failure
+from weft.scheduler.core.gangs.records import gangs_of
 from weft.worker.core.tasks import WorkerTask
 
 from .graphs import ALWAYS, CONSTANT, Spec
 
 if TYPE_CHECKING:
+    from weft.scheduler.core.state import SchedulerState
+
     from .client_node import ClientNode, Future
     from .simulation import Simulation
 
@@ -103,6 +106,11 @@ class SimulatedGangs:
         for other in self.by_name.get(spec.gang[0] if spec.gang else "", ()):
             self._sim.cancelled[other.key] = None
             self._sim.forced[other.key] = None
+
+    def wait_for_members(self, core: SchedulerState) -> bool:
+        """Return whether a gang will be given up unless its other members come."""
+        lone = [gang.lone for gang in gangs_of(core).by_name.values()]
+        return any(deadline is not None and deadline.is_pending for deadline in lone)
 
     def note_start(self, task: WorkerTask, spec: Spec) -> None:
         """Check what an execution of a member was told; its result as a constant is none."""

@@ -562,10 +562,7 @@ class Simulation:
         self._rest()
         self.journal.forget_all()
         self._rest()
-        core = self.scheduler.core
-        while any(client.lease is not None for client in core.clients.values()) or (
-            core.awaits_owners
-        ):
+        while checks.lets_go_later(self):
             self._step()
         self._rest()
         checks.check_empty(self)

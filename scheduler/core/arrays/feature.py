@@ -46,8 +46,8 @@ def _under_way(state: SchedulerState) -> set[str]:
     written = {
         array.key_of(position)
         for array in arrays.values()
-        for positions in array.writing.values()
-        for position in positions
+        for ends in array.writing.values()
+        for position in ends
     }
     return written | arrays.rows.keys() | arrays.ended.keys()
 
@@ -95,12 +95,6 @@ FEATURE: Final = Feature(
             key for key in arrays_of(s).rows if key not in s.tasks and key not in arrays_of(s).ended
         ],
         "the rows of arrays are counted by their states": _miscounted,
-        "entries that could not be recorded are tried again": lambda s: [
-            (task.key, n)
-            for task, array in arrays_of(s).items()
-            for n in array.failed
-            if n not in array.writing
-        ],
         "an array that has not ended is looked at, or has rows under way": _unmade,
         "what the journal has read of arrays is for one event": lambda s: [
             *arrays_of(s).read,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from itertools import compress, repeat
-from operator import floordiv
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.array_rows import ArrayRows, key_of_row
 from ....protocol.wire.options import CANCELLED, DONE, FAILED, LOST
-from ..journal.entries import PENDING, JobEnded
+from ..journal.entries import PENDING, JobEnded, RowEnded
 from ..journal.jobs import ends_in
 from ..records.peers import ClientHandle
 from ..records.tasks import SchedulerTask
@@ -40,10 +39,8 @@ class Array:
     """
 
     __slots__ = (
-        "again",
         "asked",
         "chunks",
-        "failed",
         "is_cancelled",
         "is_known",
         "is_over",
@@ -60,21 +57,19 @@ class Array:
         self.key = key
         self.rows = rows
         #: {number: the states of `CHUNK` rows}; a row without an end has 0
-        self.chunks = {number: bytearray(states) for number, states in chunks.items()}
+        self.chunks = {
+            number: bytearray(states.ljust(self._size_of(number), _NONE))
+            for number, states in chunks.items()
+        }
         #: rows with each byte of `STATES`; sum = `rows.n`
         self.n_ended = [0] * len(STATES)
         self._count()
         #: {position: None} of rows that are tasks: none of them has ended
         self.live: dict[int, None] = {}
-        #: {number of an entry: the positions of rows} whose ends are being recorded
-        self.writing: dict[int, list[int]] = {}
+        #: {number of an entry: {position: what is kept}} of rows whose ends are being recorded,
+        #: and of none that is to run again since then
+        self.writing: dict[int, dict[int, RowEnded | None]] = {}
         self.n_entries = 0
-        #: {number: None} of those entries that could not be recorded, and are tried again later
-        self.failed: dict[int, None] = {}
-        #: {number of a chunk: {position: the first entry that says so}} of rows that are to run
-        #: again, until an entry that says so is recorded. The next ones with that chunk say so,
-        #: too: they have the chunk as it is then. None is empty.
-        self.again: dict[int, dict[int, int]] = {}
         #: rows below this one have ended, or are live
         self.next = 0
         #: {position: (peer, request)} of those that wait for the end of a row
@@ -85,6 +80,10 @@ class Array:
         self.is_over = False
         #: it was cancelled for all
         self.is_cancelled = False
+
+    def _size_of(self, number: int) -> int:
+        """Return the rows of a chunk."""
+        return min(CHUNK, self.rows.n - number * CHUNK)
 
     def _count(self) -> None:
         for code in range(1, len(STATES)):
@@ -117,7 +116,7 @@ class Array:
 
     def is_under_way(self, position: int) -> bool:
         """Return whether the end of a row has not come, or is not recorded."""
-        is_written = all(position not in positions for positions in self.writing.values())
+        is_written = all(position not in ends for ends in self.writing.values())
         return not (self.state_of(position) and is_written)
 
     def note(self, position: int, code: int) -> None:
@@ -125,8 +124,7 @@ class Array:
         number, place = divmod(position, CHUNK)
         states = self.chunks.get(number)
         if states is None:
-            size = min(CHUNK, self.rows.n - number * CHUNK)
-            states = self.chunks[number] = bytearray(size)
+            states = self.chunks[number] = bytearray(self._size_of(number))
         self.n_ended[states[place]] -= 1
         self.n_ended[code] += 1
         states[place] = code
@@ -173,53 +171,6 @@ class Array:
         for number, states in sorted(self.chunks.items()):
             first = number * CHUNK
             yield from compress(range(first, first + len(states)), states.translate(_FAILED))
-
-    def unrecorded(self) -> list[int]:
-        """Return the positions of the rows whose ends could not be recorded so far."""
-        return [position for n in self.failed for position in self.writing[n]]
-
-    def packed(
-        self, positions: Iterable[int], numbers: Iterable[int], unrecorded: Iterable[int]
-    ) -> dict[int, bytes]:
-        """Return the chunks of these rows, and those with these numbers, as they are recorded.
-
-        A row that is `unrecorded` has not ended there: what is kept of its end would be missing.
-        """
-        found = dict.fromkeys([*map(floordiv, positions, repeat(CHUNK)), *numbers])
-        chunks = {one: bytearray(self.chunks[one]) for one in found if one in self.chunks}
-        for position in unrecorded:
-            if (states := chunks.get(position // CHUNK)) is not None:
-                states[position % CHUNK] = 0
-        return {number: bytes(states) for number, states in chunks.items()}
-
-    def note_again(self, positions: Iterable[int], n: int) -> None:
-        """Note that an entry says first that these rows are to run again."""
-        for position in positions:
-            self.again.setdefault(position // CHUNK, {})[position] = n
-
-    def again_in(
-        self, numbers: Collection[int], ended: Container[int], unrecorded: Iterable[int]
-    ) -> list[int]:
-        """Return which rows of these chunks are to run again, or have ended since then.
-
-        Lines may be kept of others, which have ended in an earlier entry than that with `ended`.
-        Those that are `unrecorded` are to run again if the scheduler dies before they are not.
-        """
-        again = [
-            position
-            for number in numbers
-            for position in self.again.get(number, ())
-            if self.state_of(position) in (0, DONE_WITH_NONE) or position in ended
-        ]
-        again += [position for position in unrecorded if position // CHUNK in numbers]
-        return [*dict.fromkeys(again)]
-
-    def note_recorded(self, numbers: Iterable[int], n: int) -> None:
-        """Note that an entry with these chunks is recorded."""
-        for number in numbers:
-            left = {p: first for p, first in self.again.pop(number, {}).items() if first > n}
-            if left:
-                self.again[number] = left
 
 
 class Arrays(dict[SchedulerTask, Array]):

@@ -128,7 +128,7 @@ def begin_again(
     again = array.run_again(positions)
     if again:
         _forget_ends(state, array)
-        _record(state, task, array, [], [], again)
+        _record(state, task, array, {}, again)
         state.counters.tasks_retried += len(again)
         touch(state, task)
     return len(again)
@@ -136,10 +136,11 @@ def begin_again(
 
 def _forget_ends(state: SchedulerState, array: Array) -> None:
     """Let go of rows that are to run again, and whose earlier end is not recorded yet."""
-    for n, positions in array.writing.items():
-        again = [one for one in positions if not array.state_of(one)]
+    for ends in array.writing.values():
+        again = [one for one in ends if not array.state_of(one)]
+        for position in again:
+            del ends[position]
         if again:
-            array.writing[n] = [one for one in positions if array.state_of(one)]
             _let_go(state, map(array.key_of, again))
 
 
@@ -270,11 +271,11 @@ def note_ends(
     reason: str,
 ) -> None:
     """End rows that have not begun."""
-    failures = {p: cancelled(array.key_of(p), reason) for p in positions}
     for position in positions:
         array.note(position, STATES.index(how))
     if positions:
-        _record(state, task, array, positions, [RowEnded(p, f) for p, f in failures.items()])
+        failures = ((p, cancelled(array.key_of(p), reason)) for p in positions)
+        _record(state, task, array, {p: RowEnded(p, failure) for p, failure in failures})
 
 
 def _take_ends(state: SchedulerState) -> None:
@@ -291,40 +292,33 @@ def _take_ends(state: SchedulerState) -> None:
                 row.delivered = True  # its end is not to be made again if its worker is lost
     for task, ends in by_array.items():
         array = arrays[task]  # those that are gone have no row any more
+        kept: dict[int, RowEnded | None] = {}
         for position, end in ends.items():
             del array.live[position]
-            array.note(position, STATES.index(end.state) if _is_kept(end) else DONE_WITH_NONE)
-        kept = [RowEnded(p, e.failure, e.result, e.nbytes) for p, e in ends.items() if _is_kept(e)]
-        _record(state, task, array, [*ends], kept)
+            if end.result == NONE_BLOB:  # the state says it
+                array.note(position, DONE_WITH_NONE)
+                kept[position] = None
+            else:
+                array.note(position, STATES.index(end.state))
+                kept[position] = RowEnded(position, end.failure, end.result, end.nbytes)
+        _record(state, task, array, kept)
         arrays.touched[task] = None
-
-
-def _is_kept(end: JobEnded) -> bool:
-    """Return whether more is recorded of a row than its state."""
-    return end.result != NONE_BLOB
 
 
 def _record(
     state: SchedulerState,
     task: SchedulerTask,
     array: Array,
-    positions: list[int],
-    ends: list[RowEnded],
+    ends: dict[int, RowEnded | None],
     again: Sequence[int] = (),
-    numbers: Sequence[int] = (),
 ) -> None:
-    """Have the ends of rows recorded, and those that run again, with their chunks as these are.
-
-    The chunks with `numbers` are recorded with them, and which rows of these run again.
-    """
+    """Have the ends of rows recorded, and that others run again."""
     array.n_entries += 1
     n = array.n_entries
-    array.writing[n] = positions
-    array.note_again(again, n)
-    left = array.unrecorded()
-    chunks = array.packed([*positions, *again], numbers, left)
-    append(state, RowsChanged(task.key, chunks, ends, array.again_in(chunks, {*positions}, left)))
-    on_written = partial(_on_written, task=task, array=array, n=n, ends=ends, numbers=[*chunks])
+    array.writing[n] = ends
+    states = {position: array.state_of(position) for position in [*again, *ends]}
+    append(state, RowsChanged(task.key, states, [end for end in ends.values() if end is not None]))
+    on_written = partial(_on_written, task=task, array=array, n=n, again=again)
     when_written(state, on_written)
 
 
@@ -334,41 +328,31 @@ def _on_written(
     task: SchedulerTask,
     array: Array,
     n: int,
-    ends: list[RowEnded],
-    numbers: list[int],
+    again: Sequence[int],
 ) -> None:
     """Let rows leave the window whose ends are recorded; try again what could not be."""
     if arrays_of(state).get(task) is not array or n not in array.writing:
         return
     if error:
-        array.failed[n] = None
-        state.call_after(RETRY_S, _record_again, task, array, n, ends, numbers)
+        state.call_after(RETRY_S, _record_again, task, array, n, again)
         return
-    array.note_recorded(numbers, n)
-    positions = array.writing.pop(n)
-    _let_go(state, map(array.key_of, positions))
-    for position in positions if array.asked else ():
+    ends = array.writing.pop(n)
+    _let_go(state, map(array.key_of, ends))
+    for position in ends if array.asked else ():
         answer(state, array.asked.pop(position, []))
     touch(state, task)
 
 
 def _record_again(
-    state: SchedulerState,
-    task: SchedulerTask,
-    array: Array,
-    n: int,
-    ends: list[RowEnded],
-    numbers: list[int],
+    state: SchedulerState, task: SchedulerTask, array: Array, n: int, again: Sequence[int]
 ) -> None:
+    """Have recorded what is left of an entry: some rows have ended, or run again, since then."""
     if arrays_of(state).get(task) is not array:
         return
-    del array.failed[n]
-    positions = array.writing.pop(n)  # others are to run again since then, or have done so
-    numbers = [number for number in numbers if number in array.again]
-    if positions or numbers:
-        are_left = set(positions)
-        left = [end for end in ends if end.position in are_left]
-        _record(state, task, array, positions, left, numbers=numbers)
+    ends = array.writing.pop(n)
+    again = [position for position in again if not array.state_of(position)]
+    if ends or again:
+        _record(state, task, array, ends, again)
     touch(state, task)
 
 
@@ -454,8 +438,8 @@ def _end_rows(state: SchedulerState, key: str, array: Array) -> None:
     array.live.clear()
     for one in keys:
         del arrays.rows[one]
-    for positions in array.writing.values():
-        keys += map(array.key_of, positions)
+    for ends in array.writing.values():
+        keys += map(array.key_of, ends)
     if not keys:
         return
     reason = f"{key} was cancelled" if array.is_cancelled else f"{key} has ended"

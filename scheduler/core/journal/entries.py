@@ -108,12 +108,10 @@ class RowsChanged:
 
     #: of the array
     key: str
-    #: {number of a chunk: the states of its rows, a byte each}
-    chunks: dict[int, bytes]
-    #: those of which more is kept than the state
+    #: {position of a row: the byte of its state; 0 = it is to run again}
+    states: dict[int, int]
+    #: those of which more is kept than the state; nothing is kept of the others any more
     ends: list[RowEnded] = field(default_factory=list)
-    #: positions of rows of which nothing is kept any more
-    again: list[int] = field(default_factory=list)
     #: nothing else counts of what was recorded of this key
     is_new: bool = False
 

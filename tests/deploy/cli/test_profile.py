@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
@@ -41,7 +42,8 @@ def test_a_cluster_is_sampled_until_ctrl_c_and_what_there_is_by_then_is_shown(tm
         future = client.submit(wait_for_the_end)
         options = ("--seconds", "2h", "--function", "wait_for_the_end", "--output", "p.html")
         with terminal("profile", *options, folder=tmp_path, columns=100, lines=20) as shown:
-            shown.wait_for(" of 2 h, ")
+            # The worker may join after the first look, and the task may begin after several.
+            shown.wait_until(lambda screen: re.search(r" of 2 h, [1-9]", screen), "a sample")
             shown.press("\x03")
             assert shown.wait() == 0
             text = shown.read()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
-from weft.scheduler.core.arrays.records import STATES
+from weft.protocol.array_rows import ArrayRows
+from weft.scheduler.core.arrays.records import CHUNK, STATES
 from weft.scheduler.core.events import Event, SchedulerTick
 from weft.scheduler.core.journal.entries import (
     JobAdded,
@@ -69,9 +71,10 @@ class Disk:
         results = {key: result for key, result in found if result is not None}
         return JournalRead(jobs=jobs, arrays=arrays, ended=ended, results=results)
 
-    def commit(self, board: Board) -> None:
-        """Commit all that there is, and report it."""
-        while self.left:
+    def commit(self, board: Board, n: int = sys.maxsize) -> None:
+        """Commit all that there is, or the first of it, and report it."""
+        while self.left and n:
+            n -= 1
             action = self.left.pop(0)
             if isinstance(action, ReadJobs):
                 board.play(SchedulerTick(journal=[self.read_again(action)]))
@@ -98,10 +101,13 @@ class Disk:
                 if entry.is_new:
                     self.chunks[entry.key], self.kept[entry.key] = {}, {}
                 kept = self.kept.setdefault(entry.key, {})
-                for position in entry.again:
+                chunks = self.chunks.setdefault(entry.key, {})
+                for position, code in entry.states.items():
                     kept.pop(position, None)
+                    number, place = divmod(position, CHUNK)
+                    states = chunks.get(number, b"").ljust(place + 1, b"\0")
+                    chunks[number] = states[:place] + bytes([code]) + states[place + 1 :]
                 kept.update({end.position: end for end in entry.ends})
-                self.chunks.setdefault(entry.key, {}).update(entry.chunks)
 
     def read_again(self, asked: ReadJobs) -> JobsRead:
         """Read a job that is to run again."""
@@ -111,9 +117,12 @@ class Disk:
 
     def states(self, key: str = "a") -> str:
         """Return the first letters of the committed states of rows; "-" = it has not ended."""
+        n = ArrayRows(self.jobs[key].options["array"]).n
         chunks = self.chunks.get(key, {})
-        codes = [code for number in sorted(chunks) for code in chunks[number]]
-        return "".join("-" if code == 0 else STATES[code][0] for code in codes)
+        codes = b"".join(
+            chunks.get(i // CHUNK, b"").ljust(CHUNK, b"\0") for i in range(0, n, CHUNK)
+        )
+        return "".join("-" if code == 0 else STATES[code][0] for code in codes[:n])
 
 
 def is_array(job: JobAdded) -> bool:

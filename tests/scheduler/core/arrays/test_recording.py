@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from weft.scheduler.core.arrays import records
+import pytest
+
 from weft.scheduler.core.arrays.records import NONE_BLOB
-from weft.scheduler.core.journal.entries import RowsChanged
 from weft.scheduler.core.journal.feature import RETRY_S
 
 from .acts import array, ask, end, live
@@ -83,7 +83,7 @@ def test_rows_that_are_cancelled_are_recorded_later_and_their_user_knows(board, 
     board.drop_rest()
 
 
-def test_an_entry_that_is_recorded_before_says_as_well_which_rows_run_again(board, disk):
+def test_rows_that_run_again_have_ended_on_record_until_that_is_recorded(board, disk):
     client, worker = board.client(), board.worker(nthreads=4)
     board.send(client, array())
     disk.commit(board)
@@ -93,40 +93,36 @@ def test_an_entry_that_is_recorded_before_says_as_well_which_rows_run_again(boar
     ask(board, disk, client, "retry_rows", rows=["1"])
     disk.error = ""
     end(board, disk, worker, 0)
-    assert disk.states() == "d-----"
-    assert 1 not in disk.kept["a"], "no failure is kept of a row that is to run again"
-    assert not disk.left
+    assert (disk.states(), [*disk.kept["a"]]) == ("df----", [1])
     board.tick(RETRY_S + 0.1)
-    assert not disk.left, "it is recorded by then"
+    disk.commit(board)
+    assert (disk.states(), [*disk.kept["a"]]) == ("d-----", [])
     board.drop_rest()
 
 
-def test_an_entry_says_which_rows_run_again_of_its_own_chunks_only(board, disk, monkeypatch):
-    monkeypatch.setattr(records, "CHUNK", 3)
+def test_rows_that_have_ended_again_are_left_out_when_it_is_recorded_that_others_run_again(
+    board, disk
+):
     client, worker = board.client(), board.worker(nthreads=4)
-    board.send(client, array(10))
+    board.send(client, array(4))
     disk.commit(board)
-    for row in range(9):
+    for row in range(3):
         board.raise_(worker, f"a/{row}")
         disk.commit(board)
     disk.error = "the disk is full"
     ask(board, disk, client, "retry_rows")
-    board.finish(worker, "a/0", blob=b"result")
-    (write,) = disk.left
-    (change,) = [entry for entry in write.entries if isinstance(entry, RowsChanged)]
-    assert ([*change.chunks], change.again) == ([0], [0, 1, 2])
     disk.error = ""
-    disk.commit(board)
-    assert disk.states() == "d--ffffff"
-    assert sorted(disk.kept["a"]) == [0, *range(3, 9)]
+    end(board, disk, worker, 0)
+    assert disk.states() == "dff-"
     board.tick(RETRY_S + 0.1)
     disk.commit(board)
-    assert disk.states() == "d--------"
-    assert sorted(disk.kept["a"]) == [0]
+    assert disk.states() == "d---"
+    assert not disk.kept["a"]
     board.drop_rest()
 
 
-def test_no_entry_says_of_a_row_that_it_has_ended_whose_end_could_not_be_recorded(board, disk):
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "not known yet"])
+def test_no_entry_says_of_a_row_that_it_has_ended_whose_end_is_not_recorded(board, disk, is_known):
     client, worker = board.client(), board.worker(nthreads=8)
     board.send(client, array())
     disk.commit(board)
@@ -135,14 +131,18 @@ def test_no_entry_says_of_a_row_that_it_has_ended_whose_end_could_not_be_recorde
     disk.error = "the disk is full"
     ask(board, disk, client, "retry_rows", rows=["1"])
     board.finish(worker, "a/1", blob=b"result")
+    if is_known:
+        disk.commit(board)
     board.finish(worker, "a/2", blob=b"other")
-    disk.commit(board)
+    disk.commit(board, n=1)
     disk.error = ""
-    end(board, disk, worker, 0)
-    assert disk.states() == "d-----"
-    assert not disk.kept["a"]
+    board.finish(worker, "a/0", blob=b"first")
+    disk.commit(board)
+    assert disk.states() == ("df----" if is_known else "dfd---")
+    assert disk.kept["a"][1].result is None
     board.tick(RETRY_S + 0.1)
     disk.commit(board)
     assert disk.states() == "ddd---"
-    assert {row: end.result for row, end in disk.kept["a"].items()} == {1: b"result", 2: b"other"}
+    results = {row: end.result for row, end in disk.kept["a"].items()}
+    assert results == {0: b"first", 1: b"result", 2: b"other"}
     board.drop_rest()

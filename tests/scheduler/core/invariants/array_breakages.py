@@ -36,9 +36,6 @@ ARRAY_BREAKAGES: dict[str, Callable[[Any], object]] = {
     "the rows of arrays are counted by their states": lambda b: setattr(
         make(b), "n_ended", [2, 1, 0, 0, 0, 0]
     ),
-    "entries that could not be recorded are tried again": lambda b: make(b).failed.update(
-        {1: None}
-    ),
     "an array that has not ended is looked at, or has rows under way": lambda b: (
         make(b, "waiting"),
         b.set("waiting", "waiting_on", {}),
