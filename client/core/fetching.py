@@ -97,7 +97,7 @@ def _start(core: ClientState, holder: str, queue: dict[FutureState, None]) -> No
     nbytes = 0
     room = min(MAX_BATCH_NBYTES, MAX_NBYTES_IN_FLIGHT - core.nbytes_in_flight)
     for state in list(itertools.islice(queue, MAX_BATCH_KEYS)):
-        if state.n_references <= 0:  # its last future is gone
+        if not _lacks_data(state):
             del queue[state]
             del core.fetching[state]
             continue
@@ -119,6 +119,11 @@ def _start(core: ClientState, holder: str, queue: dict[FutureState, None]) -> No
         core.to_scheduler.append(FetchKeys(request=request, keys=keys))
     else:
         core.after.append(FetchFrom(holder, request, keys))
+
+
+def _lacks_data(state: FutureState) -> bool:
+    """Return whether data is still of use: it may have come in another way, with its last end."""
+    return state.failure is None and state.n_references > 0 and not state.has_data
 
 
 def take(core: ClientState, request: int, keys: list[str], blobs: list[Blob | None]) -> None:
@@ -150,11 +155,10 @@ def _on_missing(core: ClientState, holder: str, states: list[FutureState]) -> No
     by_scheduler = holder == THROUGH_SCHEDULER
     for state in states:
         location, state.location = state.location, None
-        if state.failure is not None or state.n_references <= 0:
+        if not _lacks_data(state):
             core.fetch_rounds.pop(state, None)
             continue
-        if not state.has_data:
-            set_status(state, PENDING)
+        set_status(state, PENDING)
         if by_scheduler and state in core.fetch_later:
             continue  # it was requested ahead of the next tick, when a worker died
         rounds = core.fetch_rounds[state] = core.fetch_rounds.get(state, 0) + 1
@@ -212,7 +216,7 @@ def ask_later_ones(core: ClientState) -> None:
     """Ask for the new places of keys that were not found before this tick; try holders again."""
     states, core.fetch_later = core.fetch_later, {}
     core.unreachable.clear()
-    keys = [s.key for s in states if s.failure is None and s.n_references > 0]
+    keys = [state.key for state in states if _lacks_data(state)]
     if keys:
         core.to_scheduler.append(WantKeys(keys=keys))
 

@@ -17,7 +17,7 @@ from weft.client.core.events import (
 from weft.client.core.fetching import MAX_BATCH_NBYTES, MAX_NBYTES_IN_FLIGHT, MAX_ROUNDS
 from weft.protocol.wire.messages import FetchKeys, KeysData, KeysInMemory, KeysPending, WantKeys
 
-from .core_kit import Bench, Listener, erred
+from .core_kit import Bench, Listener, erred, ready
 
 
 @pytest.fixture
@@ -123,6 +123,24 @@ def test_relayed_requests_wait_while_the_connection_is_down_and_are_repeated_the
     assert bench.connect(epoch=1) == [WantKeys(keys=["a", "b"], spec_hashes=[])]
     messages, _ = bench.hear(in_memory({"a": 100}), KeysPending(keys=["b"]))
     assert [x.keys for x in messages.of(FetchKeys)] == [["a"]]
+
+
+@pytest.mark.parametrize("is_repeated", [False, True], ids=["answered", "repeated"])
+def test_a_result_that_has_come_in_another_way_is_not_asked_for_any_more(bench, is_repeated):
+    (state,) = want(bench, "a")
+    (fetch,) = bench.acted_on(in_memory({"a": 100}))
+    (asked,) = bench.sent(ResultsNotFetched(fetch.request, "no route"))
+    bench.hear(ready("a"))
+    assert state.has_data
+    if is_repeated:
+        bench.handle(Disconnected())
+        sent = [*bench.connect(epoch=2), *bench.sent(ClientTick())]
+        assert [x for x in sent if isinstance(x, (FetchKeys, WantKeys))] == []
+    else:
+        answer = KeysData(request=asked.request, keys=[], results=[], missing=["a"])
+        assert bench.hear(answer) == ([], [])
+    assert not bench.core.fetch_rounds
+    assert not bench.core.fetching
 
 
 def test_rounds_of_a_result_count_anew_after_it_has_come(bench):
