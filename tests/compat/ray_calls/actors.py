@@ -411,7 +411,7 @@ ACTORS = [
         """
     counter = client.submit(Counter, 7, actor=True).result()
     counter.die().exception()
-    until(lambda: isinstance(counter.add().exception(), weft.ActorLost))
+    until(lambda: isinstance(error_of(lambda: counter.add().result()), weft.ActorLost))
     again = client.submit(Counter, 7, actor=True).result()
     again.add().result() == 8
     """,
