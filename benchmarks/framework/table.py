@@ -40,7 +40,11 @@ class Goal:
 
     def render(self, cells: Cells) -> str:
         word = {True: "met", False: "MISSED", None: "?"}[self.is_met(cells)]
-        return f"{'≥' if self.at_least else '≤'} {self.text} {word}"
+        value = self.found(cells)
+        # The figure of the row may look like its bound.
+        is_near = value is not None and show(value) == show(self.bound)
+        exact = f" at {value:.5g}" if is_near else ""
+        return f"{'≥' if self.at_least else '≤'} {self.text} {word}{exact}"
 
     def to_json(self, cells: Cells) -> dict[str, Any]:
         found = self.found(cells)

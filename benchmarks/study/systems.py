@@ -173,14 +173,15 @@ class Limit(Study):
         work.System.settle(self)
 
 
+#: The limit comes first: it takes no time, and is there when the time of a run is over.
 SYSTEMS: dict[str, type[Study]] = {
+    "limit": Limit,
     "weft": StudyWeft,
     "dask": StudyDask,
     "dask-best": StudyDaskBest,
     "ray": StudyRay,
     "weft-expert": WeftExpert,
     "dask-expert": DaskExpert,
-    "limit": Limit,
 }
 
 

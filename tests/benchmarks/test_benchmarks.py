@@ -31,7 +31,7 @@ from benchmarks.clusters.workloads import WORKLOADS
 from benchmarks.framework import command, driving, supervise
 from benchmarks.framework.results import Cell, show, spread_of
 from benchmarks.framework.supervise import Child, TimedOut
-from benchmarks.framework.table import TABLES, load
+from benchmarks.framework.table import TABLES, Goal, load
 from benchmarks.framework.work import TooLong, WrongResult
 from benchmarks.jobs.workloads import WORKLOADS as JOBS
 from benchmarks.tasks import map_inside
@@ -390,6 +390,14 @@ def test_ratio_above_one_always_means_that_weft_is_faster() -> None:
     assert spread_of(cells["map", "weft"].runs) == 0.5
     document = TABLE.to_json(cells, is_quick=False)
     assert document["ratios_weft_to_peer"] == {"map": {"dask": 20}, "round-trip": {"dask": 20}}
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [(10.13, "≤ 10.1 MISSED at 10.13"), (10.0996, "≤ 10.1 met at 10.1"), (11, "≤ 10.1 MISSED")],
+)
+def test_a_figure_that_looks_like_its_bound_stands_beside_it(found: float, text: str) -> None:
+    assert Goal("row", "10.1", 10.1, lambda cells: found).render({}) == text
 
 
 def test_goals_are_judged_by_their_direction_and_unmeasured_ones_are_not_met() -> None:
