@@ -30,6 +30,8 @@ class Goal:
     bound: float
     found: Found
     at_least: bool = False
+    #: What the figure would be if nothing but the tasks took time.
+    floor: Found | None = None
 
     def is_met(self, cells: Cells) -> bool | None:
         """Return None if there is no figure."""
@@ -44,7 +46,9 @@ class Goal:
         # The figure of the row may look like its bound.
         is_near = value is not None and show(value) == show(self.bound)
         exact = f" at {value:.5g}" if is_near else ""
-        return f"{'≥' if self.at_least else '≤'} {self.text} {word}{exact}"
+        floor = self.floor(cells) if word == "MISSED" and self.floor is not None else None
+        alone = "" if floor is None else f", tasks alone {floor:.2f}"
+        return f"{'≥' if self.at_least else '≤'} {self.text} {word}{exact}{alone}"
 
     def to_json(self, cells: Cells) -> dict[str, Any]:
         found = self.found(cells)

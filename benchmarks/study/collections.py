@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ..framework.work import Sample, Workload, check
@@ -21,21 +22,30 @@ class Stopwatch:
     def __init__(self, system: Study) -> None:
         self._system = system
         self.seconds = 0.0
+        #: the time that tasks have run meanwhile; not known of every system
+        self.computed_s = 0.0
 
     def persist(self, make: Callable[[], Any]) -> Any:
         """Make a collection, and have its parts computed and kept on the workers."""
-        start = time.perf_counter()
-        collection = make().persist()
-        self._system.wait(collection)
-        self.seconds += time.perf_counter() - start
+        with self._running():
+            collection = make().persist()
+            self._system.wait(collection)
         return collection
 
     def compute(self, make: Callable[[], Any]) -> Any:
         """Make a collection, and compute its value."""
+        with self._running():
+            return make().compute()
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        before = self._system.computed_s()
         start = time.perf_counter()
-        value = make().compute()
+        yield
         self.seconds += time.perf_counter() - start
-        return value
+        after = self._system.computed_s()
+        if before is not None and after is not None:
+            self.computed_s += after - before
 
 
 def sample(
@@ -48,6 +58,8 @@ def sample(
 ) -> Sample:
     """Return the figures of a run that went right."""
     figures = {"data_mib": n_bytes / 2**20, **(extra or {})}
+    if watch.computed_s:
+        figures["tasks_s"] = watch.computed_s / (system.n_workers * system.n_threads)
     spilled = system.spilled_bytes()
     if spilled is not None:
         figures["spilled_mib"] = max(spilled - (spilled_before or 0.0), 0.0) / 2**20

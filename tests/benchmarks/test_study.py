@@ -29,7 +29,14 @@ from benchmarks.framework.work import WrongResult
 from benchmarks.study import grid, limits, shapes
 from benchmarks.study.__main__ import listing, parse
 from benchmarks.study.plots import points_of
-from benchmarks.study.systems import SYSTEMS, Limit, Study, spilled_of_dask, spilled_of_weft
+from benchmarks.study.systems import (
+    SYSTEMS,
+    Limit,
+    Study,
+    computed_by_weft,
+    spilled_of_dask,
+    spilled_of_weft,
+)
 from benchmarks.study.table import PARTS, SECTIONS, TABLE, WORKLOADS, spilled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -231,6 +238,15 @@ def test_bytes_that_dask_has_written_are_summed_over_all_activities() -> None:
     assert spilled_of_dask(metrics) == 12
 
 
+def test_time_of_the_tasks_of_weft_is_that_which_its_scheduler_counts() -> None:
+    weft = pytest.importorskip("weft")
+    with weft.Client(n_workers=1, processes=False) as client:
+        client.gather(client.map(abs, range(3)))
+        before = computed_by_weft(client)
+        client.submit(sum, range(10**6)).result()
+        assert computed_by_weft(client) > before > 0
+
+
 def test_only_what_was_spilled_is_told() -> None:
     cells = {
         ("a", "weft"): Cell("weft", "a", extra={"spilled_mib": [0.0, 0.0]}),
@@ -380,6 +396,23 @@ def test_collection_workload_finds_the_known_result(name: str) -> None:
 
 
 @needs_dask
+def test_time_of_tasks_is_that_of_the_parts_that_count_on_each_slot() -> None:
+    import dask
+
+    class Counting(Inline):
+        n_workers, n_threads = 2, 3
+        seconds = 0.0
+
+        def computed_s(self) -> float:
+            self.seconds += 6.0
+            return self.seconds
+
+    with dask.config.set(scheduler="sync"):
+        found = WORKLOADS["array-create"].run(Counting(), 40)
+    assert found.extra["tasks_s"] == 1.0
+
+
+@needs_dask
 def test_collection_with_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import dask
     import dask.array as da
@@ -408,12 +441,16 @@ FIGURES = cells_of(
         ("independent-10us", "weft"): [0.01],
         ("independent-10us", "dask"): [0.05],
         ("array-access", "weft"): [0.001, 0.001, 0.001],
+        ("frame-std", "weft"): [0.9],
+        ("frame-std", "dask"): [1.0],
         ("frame-merge", "weft"): [0.6],
         ("frame-merge", "dask"): [1.0],
         ("grid-batch", "weft"): [10.2],
     }
 )
 FIGURES["array-access", "weft"].extra["round_trip_s"] = [0.0006, 0.0004, 0.0006]
+FIGURES["frame-std", "weft"].extra["tasks_s"] = [0.8]
+FIGURES["frame-merge", "weft"].extra["tasks_s"] = [0.5]
 
 
 def test_goals_of_the_study_are_judged() -> None:
@@ -432,6 +469,9 @@ def test_table_shows_time_and_memory_and_its_figures_are_valid_json() -> None:
     assert "8 tasks of 1 s" in tasks
     assert "≥ 0.98 of the limit met" in tasks
     assert any(text.startswith("### Tasks: peak memory, MiB") for text in texts)
+    frames = next(text for text in texts if text.startswith("### Data frames of ten columns, four"))
+    assert "≤ 0.7 of dask MISSED, tasks alone 0.80 " in frames
+    assert "≤ 0.7 of dask met " in frames
     document = json.loads(json.dumps(TABLE.to_json(FIGURES, is_quick=False), allow_nan=False))
     cell = next(c for c in document["cells"] if c["workload"] == "independent-1s")
     assert cell["runs"] == [4.01, 4.0, 4.02]
