@@ -11,6 +11,8 @@ import pytest
 
 from weft.protocol.values.actors import StoredActor
 from weft.protocol.values.serialize import dumps, loads
+from weft.protocol.wire.messages import GetParts
+from weft.worker.data.parts import pack_parts
 from weft.worker.data.spill_files import GoneValue
 from weft.worker.data.spilling import Spiller
 from weft.worker.data.store import Store
@@ -155,14 +157,40 @@ def test_inputs_of_running_tasks_stay_and_those_of_waiting_ones_leave_last(start
     assert kit.in_memory() == [1, 2, 3, 4, 7, 8]
 
 
-def test_a_value_whose_file_is_lost_is_lost_for_all_readers(start, wait_until):
+def load(store):
+    with pytest.raises(GoneValue):
+        store.load(1)
+
+
+def take_part(store):
+    message = GetParts(request=1, attempts=[1], numbers=[0], n_numbers=0)
+    assert pack_parts(store, message, "w").missing == ["1"]
+
+
+def send(store):
+    assert store.pack(1, "k") is None
+
+
+def share(store):
+    assert store.pack_near(1, "k") is None
+
+
+@pytest.mark.parametrize("first", [load, take_part, send, share])
+def test_a_value_whose_file_is_lost_is_lost_for_all_readers_and_one_line_says_so(
+    start, wait_until, first, caplog
+):
     kit = start()
     kit.put(*range(1, 8))
     wait_until(lambda: kit.on_disk() == [1])
-    next(kit.path.iterdir()).unlink()
-    with pytest.raises(GoneValue):
-        kit.store.load(1)
-    assert kit.store.pack(1, "k") is None
+    (path,) = kit.path.iterdir()
+    path.unlink()
+    first(kit.store)
+    (line,) = caplog.records
+    assert f"{path} is lost: No such file" in line.getMessage()
+    assert line.code == "result-lost"
+    for read in (load, take_part, send, share):
+        read(kit.store)
+    assert len(caplog.records) == 1
     kit.store.drop([1])
     assert kit.store.spilled_nbytes == 0
 
