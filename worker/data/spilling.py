@@ -313,13 +313,22 @@ class Spiller:
             return partial(self.plan.stays, attempt)
         is_new = file is None
         if file is None:
-            if not self._make_room(folder, store.size(attempt)):
-                text = f"its files take {sized(folder.nbytes)}, and --max-spill allows no more"
-                return partial(self._on_disk_failed, folder, attempt, text)
+            nbytes = store.size(attempt)
+            if not self._make_room(folder, nbytes):
+                text = (
+                    f"the files of this worker take {sized(folder.nbytes)}, --max-spill allows "
+                    f"{sized(self.plan.max_nbytes)}, and the next result takes {sized(nbytes)}; "
+                    "raise --max-spill, release results, or add workers"
+                )
+                return partial(self._on_not_taken, attempt, text)
             try:
                 file = folder.write(attempt, value if blob is None else None, blob)
             except DiskFailed as error:
-                return partial(self._on_disk_failed, folder, attempt, str(error))
+                text = (
+                    f"they cannot be written to {folder.path.parent}: {error}; make room there, or "
+                    "name another folder with --local-directory"
+                )
+                return partial(self._on_not_taken, attempt, text)
             except BaseException as error:  # of user code
                 text = f"{type(error).__name__}: {error}"
                 return partial(self._on_unwritable, attempt, text)
@@ -349,17 +358,11 @@ class Spiller:
         self.plan.stays(attempt)
         logger.debug("a result stays in memory, it cannot be pickled: %s", text)
 
-    def _on_disk_failed(self, folder: SpillFolder, attempt: int, text: str) -> None:
+    def _on_not_taken(self, attempt: int, text: str) -> None:
         self.plan.failed(attempt, time.monotonic())
         if not self._is_full:
             self._is_full = True
-            logger.warning(
-                "results stay in memory, they cannot be written to %s: %s; make room there, or "
-                "name another folder with --local-directory",
-                folder.path.parent,
-                text,
-                extra={"code": "spill-failed"},
-            )
+            logger.warning("results stay in memory: %s", text, extra={"code": "spill-failed"})
 
     def _remove_later(self, file: tuple[Path, int]) -> None:
         # On any thread, within a destructor.

@@ -233,8 +233,13 @@ def test_no_more_is_written_than_allowed_and_files_of_values_in_memory_make_way(
     assert not caplog.records
     kit.put(9)
     wait_until(lambda: caplog.records)
-    assert "--max-spill allows no more" in caplog.records[0].getMessage()
     assert kit.store.nbytes == 7 * MIB
+    (line,) = caplog.records
+    assert (line.levelname, line.code) == ("WARNING", "spill-failed")
+    assert line.getMessage() == (
+        "results stay in memory: the files of this worker take 2 MiB, --max-spill allows 2.01 MiB, "
+        "and the next result takes 1 MiB; raise --max-spill, release results, or add workers"
+    )
 
 
 def test_a_process_that_is_too_large_is_paused_and_that_is_reported_at_once(start, wait_until):
