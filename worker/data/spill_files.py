@@ -46,6 +46,8 @@ _PREFIX: Final = "weft-"
 _SUFFIX: Final = ".spill"
 #: Times of writing and reading that are kept until they are reported.
 _MAX_TIMES: Final = 1000
+#: Files that count for the rate of writing: the latest ones.
+_N_RATED: Final = 16
 #: Bytes that are written or read at once.
 _STEP_NBYTES: Final = 4 << 20
 #: Smaller values are read into memory: a mapping of its own costs a descriptor.
@@ -95,6 +97,9 @@ class SpillFolder:
         self.path = path
         self.nbytes = self.n_written = self.n_read = 0
         self.times: deque[tuple[float, float, int, bool]] = deque(maxlen=_MAX_TIMES)
+        #: (bytes, seconds) of the files that were written last; replaced, since the loop reads it
+        #: and must not wait for the lock, which is held while the disk makes the folder
+        self._rated: tuple[tuple[int, float], ...] = ()
         self._remove = remove
         self._lock = threading.Lock()
         self._is_made = False
@@ -130,11 +135,20 @@ class SpillFolder:
             raise
         finally:
             os.close(fd)
+        stop = time.monotonic()
         with self._lock:
             self.nbytes += writer.nbytes
             self.n_written += writer.nbytes
-        self.times.append((start, time.monotonic(), writer.nbytes, False))
+            self._rated = (*self._rated, (writer.nbytes, stop - start))[-_N_RATED:]
+        self.times.append((start, stop, writer.nbytes, False))
         return SpillFile(attempt, path, sizes, writer.checksum, self)
+
+    @property
+    def write_rate(self) -> int:
+        """How fast the latest files were written, each of them: bytes per second; 0 = none was."""
+        rated = self._rated
+        seconds = sum(took for _, took in rated)
+        return int(sum(nbytes for nbytes, _ in rated) / seconds) if seconds else 0
 
     def _make(self) -> None:
         with self._lock:

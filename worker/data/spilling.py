@@ -134,6 +134,12 @@ class Spiller:
             return 0, 0, 0, stuck
         return store.spilled_nbytes, folder.n_written, folder.n_read, stuck
 
+    @property
+    def writing(self) -> tuple[int, int]:
+        """The bytes that are on their way to disk, and `SpillFolder.write_rate`. For any thread."""
+        rate = 0 if self._folder is None else self._folder.write_rate
+        return sum(list(self.plan.writing.values())), rate
+
     def take_times(self) -> list[tuple[float, float, int, bool]]:
         """Return `SpillFolder.times` since the last call. For any thread."""
         times = self._folder.times if self._folder is not None else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from weft.protocol.values.actors import StoredActor
 from weft.protocol.values.serialize import dumps, loads
 from weft.protocol.wire.messages import GetParts
+from weft.worker.data import spill_files
 from weft.worker.data.parts import pack_parts
 from weft.worker.data.spill_files import GoneValue
 from weft.worker.data.spilling import Spiller
@@ -265,6 +267,36 @@ def test_a_thread_between_tasks_waits_until_there_is_room(start, wait_until):
     assert kit.store.nbytes <= kit.spiller.plan.spill, "it was looked at before the thread went on"
     assert kit.presses[0]
     wait_until(lambda: not kit.presses[-1])
+
+
+def test_a_disk_that_takes_long_holds_up_who_adds_and_nobody_who_reads(
+    start, wait_until, monkeypatch
+):
+    is_fast = threading.Event()
+    written = spill_files._Writer.write
+
+    def write(writer, data):
+        assert is_fast.wait(60)
+        return written(writer, data)
+
+    monkeypatch.setattr(spill_files._Writer, "write", write)
+    kit = start()
+    kit.put(*range(1, 10))
+    wait_until(lambda: len(kit.spiller.plan.writing) == 2)
+    assert kit.spiller.writing == (2 * MIB, 0)
+    with ThreadPoolExecutor(1) as pool:
+        adding = pool.submit(kit.spiller.relieve, [])
+        wait_until(lambda: kit.presses)
+        # What is being written is in memory as long, and is read and sent from there.
+        assert (kit.store.load(1) == 1).all()
+        assert (loads(kit.store.pack(2, "k")) == 2).all()
+        assert not adding.done()
+        is_fast.set()
+        adding.result(60)
+    wait_until(lambda: kit.store.nbytes == 6 * MIB)
+    wait_until(lambda: kit.spiller.writing[0] == 0)
+    assert kit.spiller.writing[1] > 0
+    assert [int(kit.store.load(attempt)[0]) for attempt in range(1, 10)] == [*range(1, 10)]
 
 
 def test_a_folder_that_vanished_is_made_again(start, wait_until, caplog):
