@@ -2,7 +2,8 @@
 
 One file has one value: its pickle, and its large buffers behind it. What belongs to it (lengths and
 a checksum) is in the memory of this process, since no other one reads the file and none outlives
-it. So a file that was cut off, changed or removed is found out before its bytes are used.
+it. So a file that was cut off, changed or removed is found out before its bytes are used. The first
+reader that finds out, whoever it is, has it noted and logged here.
 
 **Written** straight from the memory of the value: neither the pickle nor a buffer is copied as a
 whole, since memory is short just then.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import logging
 import os
 import shutil
 import threading
@@ -29,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...protocol.errors import Reschedule
+from ...protocol.host.blocking import closed_here
 from ...protocol.host.host_files import FileName, map_private, mark_of, offsets_of
 from ...protocol.values.host_blobs import FileReference, HostBlob
 from ...protocol.values.pickling import dump_by_value, dump_plain
@@ -36,11 +39,15 @@ from ...protocol.wire.payload import Blob, Payload
 
 __all__ = ["DiskFailed", "GoneValue", "SpillFile", "SpillFolder"]
 
+logger: Final = logging.getLogger("weft.worker")
+
 #: Of the names of the folders (`WorkerConfig`), and of those around them.
 _PREFIX: Final = "weft-"
 _SUFFIX: Final = ".spill"
 #: Times of writing and reading that are kept until they are reported.
 _MAX_TIMES: Final = 1000
+#: Files that count for the rate of writing: the latest ones.
+_N_RATED: Final = 16
 #: Bytes that are written or read at once.
 _STEP_NBYTES: Final = 4 << 20
 #: Smaller values are read into memory: a mapping of its own costs a descriptor.
@@ -67,7 +74,6 @@ class GoneValue(Reschedule):
     def __init__(self, attempt: int, reason: str) -> None:
         super().__init__(f"a result that it reads was lost with its file on disk: {reason}")
         self.attempt = attempt
-        self.why = reason
 
 
 class SpillFolder:
@@ -91,9 +97,14 @@ class SpillFolder:
         self.path = path
         self.nbytes = self.n_written = self.n_read = 0
         self.times: deque[tuple[float, float, int, bool]] = deque(maxlen=_MAX_TIMES)
+        #: (bytes, seconds) of the files that were written last; replaced, since the loop reads it
+        #: and must not wait for the lock, which is held while the disk makes the folder
+        self._rated: tuple[tuple[int, float], ...] = ()
         self._remove = remove
         self._lock = threading.Lock()
         self._is_made = False
+        #: files are gone from now on because nobody needs them
+        self._is_closed = False
         #: of the folder, which is locked as long as this process lives; -1 = it is not
         self._lock_fd = -1
         self._numbers = itertools.count()
@@ -124,11 +135,20 @@ class SpillFolder:
             raise
         finally:
             os.close(fd)
+        stop = time.monotonic()
         with self._lock:
             self.nbytes += writer.nbytes
             self.n_written += writer.nbytes
-        self.times.append((start, time.monotonic(), writer.nbytes, False))
+            self._rated = (*self._rated, (writer.nbytes, stop - start))[-_N_RATED:]
+        self.times.append((start, stop, writer.nbytes, False))
         return SpillFile(attempt, path, sizes, writer.checksum, self)
+
+    @property
+    def write_rate(self) -> int:
+        """How fast the latest files were written, each of them: bytes per second; 0 = none was."""
+        rated = self._rated
+        seconds = sum(took for _, took in rated)
+        return int(sum(nbytes for nbytes, _ in rated) / seconds) if seconds else 0
 
     def _make(self) -> None:
         with self._lock:
@@ -161,9 +181,25 @@ class SpillFolder:
             self.n_read += nbytes
         self.times.append((start, time.monotonic(), nbytes, True))
 
+    def note_lost(self, file: SpillFile, reason: str) -> None:
+        """Note why a file cannot be read, and log that once, however many readers find it out."""
+        with closed_here():  # an interrupt between the two would leave no line
+            with self._lock:
+                is_news = not (file.lost or self._is_closed)
+                file.lost = file.lost or reason
+            if is_news:
+                logger.warning(
+                    "the result in %s is lost: %s; it is computed again if it is needed; look at "
+                    "this disk, and at what else writes there",
+                    file.path,
+                    reason,
+                    extra={"code": "result-lost"},
+                )
+
     def close(self) -> None:
         """Remove the folder and all files."""
         with self._lock:
+            self._is_closed = True
             if self._is_made:
                 shutil.rmtree(self.path, ignore_errors=True)
                 self._unlock()
@@ -308,7 +344,7 @@ class SpillFile:
                     os.close(fd)
                 return
             except (OSError, ValueError) as error:
-                self.lost = getattr(error, "strerror", None) or str(error)
+                self._folder.note_lost(self, getattr(error, "strerror", None) or str(error))
         raise GoneValue(self.attempt, f"{self.path.name}: {self.lost}")
 
     def _check(self, fd: int, buffer: bytearray) -> None:

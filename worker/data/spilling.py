@@ -134,6 +134,12 @@ class Spiller:
             return 0, 0, 0, stuck
         return store.spilled_nbytes, folder.n_written, folder.n_read, stuck
 
+    @property
+    def writing(self) -> tuple[int, int]:
+        """The bytes that are on their way to disk, and `SpillFolder.write_rate`. For any thread."""
+        rate = 0 if self._folder is None else self._folder.write_rate
+        return sum(list(self.plan.writing.values())), rate
+
     def take_times(self) -> list[tuple[float, float, int, bool]]:
         """Return `SpillFolder.times` since the last call. For any thread."""
         times = self._folder.times if self._folder is not None else ()
@@ -313,13 +319,22 @@ class Spiller:
             return partial(self.plan.stays, attempt)
         is_new = file is None
         if file is None:
-            if not self._make_room(folder, store.size(attempt)):
-                text = f"its files take {sized(folder.nbytes)}, and --max-spill allows no more"
-                return partial(self._on_disk_failed, folder, attempt, text)
+            nbytes = store.size(attempt)
+            if not self._make_room(folder, nbytes):
+                text = (
+                    f"the files of this worker take {sized(folder.nbytes)}, --max-spill allows "
+                    f"{sized(self.plan.max_nbytes)}, and the next result takes {sized(nbytes)}; "
+                    "raise --max-spill, release results, or add workers"
+                )
+                return partial(self._on_not_taken, attempt, text)
             try:
                 file = folder.write(attempt, value if blob is None else None, blob)
             except DiskFailed as error:
-                return partial(self._on_disk_failed, folder, attempt, str(error))
+                text = (
+                    f"they cannot be written to {folder.path.parent}: {error}; make room there, or "
+                    "name another folder with --local-directory"
+                )
+                return partial(self._on_not_taken, attempt, text)
             except BaseException as error:  # of user code
                 text = f"{type(error).__name__}: {error}"
                 return partial(self._on_unwritable, attempt, text)
@@ -349,17 +364,11 @@ class Spiller:
         self.plan.stays(attempt)
         logger.debug("a result stays in memory, it cannot be pickled: %s", text)
 
-    def _on_disk_failed(self, folder: SpillFolder, attempt: int, text: str) -> None:
+    def _on_not_taken(self, attempt: int, text: str) -> None:
         self.plan.failed(attempt, time.monotonic())
         if not self._is_full:
             self._is_full = True
-            logger.warning(
-                "results stay in memory, they cannot be written to %s: %s; make room there, or "
-                "name another folder with --local-directory",
-                folder.path.parent,
-                text,
-                extra={"code": "spill-failed"},
-            )
+            logger.warning("results stay in memory: %s", text, extra={"code": "spill-failed"})
 
     def _remove_later(self, file: tuple[Path, int]) -> None:
         # On any thread, within a destructor.

@@ -85,6 +85,7 @@ class StatusReporter:
         managed = max(0, executor.store.nbytes)
         spiller = executor.spiller
         is_paused = spiller is not None and spiller.is_paused
+        spilling, spill_rate = (0, 0) if spiller is None else spiller.writing
         return WorkerStatus(
             state="leaving" if state.is_leaving else "paused" if is_paused else "running",
             nthreads=state.n_seats,
@@ -104,4 +105,6 @@ class StatusReporter:
             fetched_nbytes=self._transfers.large_nbytes,
             fetched_us=self._transfers.large_us,
             excess_nbytes=0 if spiller is None else spiller.excess_nbytes,
+            spilling_nbytes=spilling,
+            spill_bytes_per_s=spill_rate,
         )

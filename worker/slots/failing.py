@@ -55,8 +55,6 @@ def failure_in_slot(
         elif interrupts.was_asked(task.attempt):
             return interrupted(task.key)
     elif isinstance(error, GoneValue):
-        text = "a result is computed again, since its file on disk is lost: %s"
-        logger.warning(text, error.why, extra={"code": "result-lost"})
         with closed_here():
             handle(ValueLost(error.attempt))
     elif isinstance(error, PartsGone):

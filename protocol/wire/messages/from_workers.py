@@ -282,3 +282,5 @@ class WorkerStatus(Message):
     fetched_nbytes: Number = 0  #: of all large copies that have come from other workers
     fetched_us: Number = 0  #: the sum of the times that these took on their way
     excess_nbytes: Number = 0  #: of its values, what should leave so that none are written to disk
+    spilling_nbytes: Number = 0  #: of its values, what it is writing to its disk now
+    spill_bytes_per_s: Number = 0  #: how fast it wrote each of the latest ones; 0 = not known

@@ -39,9 +39,15 @@ def why_not(state: SchedulerState, ws: WorkerHandle) -> str:
 
 
 def _advice(ws: WorkerHandle) -> str:
-    """Return what helps a paused worker whose memory is for the most part not that of results."""
+    """Return what helps a paused worker, if its memory is not that of results or its disk slow."""
     if ws.resident_nbytes - managed_nbytes(ws) <= managed_nbytes(ws):
-        return ""  # what is released, written to disk or moved makes room
+        # What is released, written to disk or moved makes room.
+        if ws.status is None or not ws.status.spilling_nbytes:
+            return ""
+        return (
+            "; it takes tasks again when enough is on disk, which is sooner in a folder on a "
+            "faster one (--local-directory)"
+        )
     return (
         "; most of it is not of results, so it stays paused until its tasks give that back: look "
         "for what they keep (caches, globals, libraries), or replace the process "
@@ -63,6 +69,10 @@ def memory_text(ws: WorkerHandle) -> str:
     parts.append(f"{sized(managed)} of results")
     if spilled_nbytes(ws):
         parts.append(f"{sized(spilled_nbytes(ws))} spilled")
+    if ws.status is not None and ws.status.spilling_nbytes:
+        parts.append(f"{sized(ws.status.spilling_nbytes)} being written to disk")
+        if ws.status.spill_bytes_per_s:
+            parts[-1] += f" at {sized(ws.status.spill_bytes_per_s)}/s per file"
     if resident > managed:
         parts.append(f"{sized(resident - managed)} not by results")
     return ", ".join(parts)

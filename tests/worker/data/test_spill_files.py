@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import queue
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from weft.worker.data import spill_files
 from weft.worker.data.spill_files import DiskFailed, GoneValue, SpillFile, SpillFolder
 
 LARGE = 3 << 20
+READS = [SpillFile.read, SpillFile.view, SpillFile.reference]
 
 
 class Files:
@@ -161,16 +164,48 @@ def replace_by_a_link(path):
 
 @pytest.mark.parametrize("harm", [cut, grow, change, os.unlink, replace_by_a_link])
 @pytest.mark.parametrize("nbytes", [LARGE, 100_000])
-@pytest.mark.parametrize("read", [SpillFile.read, SpillFile.view])
-def test_a_file_that_is_not_what_was_written_is_never_used(files, harm, nbytes, read):
+@pytest.mark.parametrize("read", READS)
+def test_a_file_that_is_not_what_was_written_is_never_used(files, harm, nbytes, read, caplog):
     file = files.folder.write(7, np.arange(nbytes // 8), None)
     harm(file.path)
     with pytest.raises(GoneValue) as caught:
         read(file)
     assert caught.value.attempt == 7
-    assert file.path.name in caught.value.why
-    with pytest.raises(GoneValue):  # also if somebody puts it right
-        read(file)
+    assert file.path.name in str(caught.value)
+    for again in READS:  # also if somebody puts it right
+        with pytest.raises(GoneValue):
+            again(file)
+    (line,) = caplog.records
+    assert (line.levelname, line.code) == ("WARNING", "result-lost")
+    assert line.getMessage() == (
+        f"the result in {file.path} is lost: {file.lost}; it is computed again if it is needed; "
+        "look at this disk, and at what else writes there"
+    )
+
+
+def test_readers_that_find_a_lost_file_at_once_log_one_line(files, caplog):
+    file = files.folder.write(7, np.arange(LARGE // 8), None)
+    change(file.path)
+    start = threading.Barrier(4)
+
+    def read(reading):
+        start.wait(20)
+        with pytest.raises(GoneValue):
+            reading(file)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(read, [*READS, SpillFile.read]))
+    assert len(caplog.records) == 1
+
+
+def test_a_file_that_went_with_its_folder_or_was_given_up_is_no_loss(files, caplog):
+    given_up, kept = (files.folder.write(i, np.arange(LARGE // 8), None) for i in range(2))
+    given_up.remove()
+    files.folder.close()
+    for file in (given_up, kept):
+        with pytest.raises(GoneValue):
+            file.read()
+    assert not caplog.records
 
 
 def test_a_file_is_checked_once_for_many_views_and_again_when_it_has_changed(files):

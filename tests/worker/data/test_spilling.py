@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from weft.protocol.values.actors import StoredActor
 from weft.protocol.values.serialize import dumps, loads
+from weft.protocol.wire.messages import GetParts
+from weft.worker.data import spill_files
+from weft.worker.data.parts import pack_parts
 from weft.worker.data.spill_files import GoneValue
 from weft.worker.data.spilling import Spiller
 from weft.worker.data.store import Store
@@ -155,14 +159,40 @@ def test_inputs_of_running_tasks_stay_and_those_of_waiting_ones_leave_last(start
     assert kit.in_memory() == [1, 2, 3, 4, 7, 8]
 
 
-def test_a_value_whose_file_is_lost_is_lost_for_all_readers(start, wait_until):
+def load(store):
+    with pytest.raises(GoneValue):
+        store.load(1)
+
+
+def take_part(store):
+    message = GetParts(request=1, attempts=[1], numbers=[0], n_numbers=0)
+    assert pack_parts(store, message, "w").missing == ["1"]
+
+
+def send(store):
+    assert store.pack(1, "k") is None
+
+
+def share(store):
+    assert store.pack_near(1, "k") is None
+
+
+@pytest.mark.parametrize("first", [load, take_part, send, share])
+def test_a_value_whose_file_is_lost_is_lost_for_all_readers_and_one_line_says_so(
+    start, wait_until, first, caplog
+):
     kit = start()
     kit.put(*range(1, 8))
     wait_until(lambda: kit.on_disk() == [1])
-    next(kit.path.iterdir()).unlink()
-    with pytest.raises(GoneValue):
-        kit.store.load(1)
-    assert kit.store.pack(1, "k") is None
+    (path,) = kit.path.iterdir()
+    path.unlink()
+    first(kit.store)
+    (line,) = caplog.records
+    assert f"{path} is lost: No such file" in line.getMessage()
+    assert line.code == "result-lost"
+    for read in (load, take_part, send, share):
+        read(kit.store)
+    assert len(caplog.records) == 1
     kit.store.drop([1])
     assert kit.store.spilled_nbytes == 0
 
@@ -205,8 +235,13 @@ def test_no_more_is_written_than_allowed_and_files_of_values_in_memory_make_way(
     assert not caplog.records
     kit.put(9)
     wait_until(lambda: caplog.records)
-    assert "--max-spill allows no more" in caplog.records[0].getMessage()
     assert kit.store.nbytes == 7 * MIB
+    (line,) = caplog.records
+    assert (line.levelname, line.code) == ("WARNING", "spill-failed")
+    assert line.getMessage() == (
+        "results stay in memory: the files of this worker take 2 MiB, --max-spill allows 2.01 MiB, "
+        "and the next result takes 1 MiB; raise --max-spill, release results, or add workers"
+    )
 
 
 def test_a_process_that_is_too_large_is_paused_and_that_is_reported_at_once(start, wait_until):
@@ -232,6 +267,36 @@ def test_a_thread_between_tasks_waits_until_there_is_room(start, wait_until):
     assert kit.store.nbytes <= kit.spiller.plan.spill, "it was looked at before the thread went on"
     assert kit.presses[0]
     wait_until(lambda: not kit.presses[-1])
+
+
+def test_a_disk_that_takes_long_holds_up_who_adds_and_nobody_who_reads(
+    start, wait_until, monkeypatch
+):
+    is_fast = threading.Event()
+    written = spill_files._Writer.write
+
+    def write(writer, data):
+        assert is_fast.wait(60)
+        return written(writer, data)
+
+    monkeypatch.setattr(spill_files._Writer, "write", write)
+    kit = start()
+    kit.put(*range(1, 10))
+    wait_until(lambda: len(kit.spiller.plan.writing) == 2)
+    assert kit.spiller.writing == (2 * MIB, 0)
+    with ThreadPoolExecutor(1) as pool:
+        adding = pool.submit(kit.spiller.relieve, [])
+        wait_until(lambda: kit.presses)
+        # What is being written is in memory as long, and is read and sent from there.
+        assert (kit.store.load(1) == 1).all()
+        assert (loads(kit.store.pack(2, "k")) == 2).all()
+        assert not adding.done()
+        is_fast.set()
+        adding.result(60)
+    wait_until(lambda: kit.store.nbytes == 6 * MIB)
+    wait_until(lambda: kit.spiller.writing[0] == 0)
+    assert kit.spiller.writing[1] > 0
+    assert [int(kit.store.load(attempt)[0]) for attempt in range(1, 10)] == [*range(1, 10)]
 
 
 def test_a_folder_that_vanished_is_made_again(start, wait_until, caplog):

@@ -19,7 +19,12 @@ MB = 1_000_000
 
 
 def report(
-    board: Board, peer: int, state: str = "paused", managed: float = 2.1, spilled: float = 0.9
+    board: Board,
+    peer: int,
+    state: str = "paused",
+    managed: float = 2.1,
+    spilled: float = 0.9,
+    writing: tuple[int, int] = (0, 0),
 ) -> None:
     """Let a worker report its state: it uses 81 % of 4 GiB."""
     numbers = [0] * n_numbers(OF_WORKERS)
@@ -36,6 +41,8 @@ def report(
             resident_nbytes=int(0.81 * LIMIT),
             cpu_percent=0,
             numbers=numbers,
+            spilling_nbytes=writing[0],
+            spill_bytes_per_s=writing[1],
         ),
     )
 
@@ -132,6 +139,18 @@ def test_a_worker_that_is_paused_is_described_so_with_what_fills_its_memory(boar
     assert count_workers(board.state) == states
     lines = {line["code"]: line["what"] for line in overview(board.state)["health"]}
     assert "1 worker is paused, and it gets no task" in lines["workers-paused"]
+
+
+def test_a_paused_worker_that_writes_to_disk_says_how_much_and_how_fast_and_what_helps(board):
+    w = worker(board)
+    report(board, w, writing=(GIB // 4, 0))
+    text = describe_worker(board.state, board.state.workers[w])["why_not"]
+    assert "922 MiB spilled, 256 MiB being written to disk, 1.14 GiB not by results; " in text
+    assert "; it takes tasks again when enough is on disk, which is sooner " in text
+    assert text.endswith(" (--local-directory)")
+    report(board, w, writing=(GIB // 4, GIB // 1000))
+    text = describe_worker(board.state, board.state.workers[w])["why_not"]
+    assert "256 MiB being written to disk at 1.02 MiB/s per file, " in text
 
 
 def test_another_worker_is_desired_for_each_one_that_is_paused_while_tasks_wait(board):
