@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
@@ -25,7 +25,7 @@ from ..tasks import add, add3, ends_of, inc, map_inside
 from .actors import run_actor_batch, run_actor_calls
 from .coordination import run_lock, run_queue, run_variable
 from .faults import run_recovery, run_resets
-from .granularity import run_metg, run_random_in, run_tree_in
+from .granularity import SHAPES, run_metg, run_shape
 from .systems import SYSTEMS, System
 
 #: Calls of one run of `run_argument`.
@@ -334,9 +334,24 @@ def _graph(title: str, run: Callable[[Any, int], Sample], size: int, quick: int)
     return dataclasses.replace(_rate(title, run, size, quick), refusals=_NO_GRAPHS)
 
 
-def _in(title: str, run: Callable[..., Sample], size: int, quick: int, seconds: float) -> Workload:
-    """Return a graph whose tasks take so many seconds."""
-    return _graph(title, functools.partial(run, seconds=seconds), size, quick)
+#: The lengths of short tasks: {name: (seconds, text)}.
+_LENGTHS = {"100us": (1e-4, "100 us"), "1ms": (1e-3, "1 ms")}
+
+
+def _short_tasks() -> Iterator[tuple[str, Workload]]:
+    """Yield the graphs of tasks that compute for a given time."""
+    for name, shape in SHAPES.items():
+        for (length, (seconds, text)), quick in zip(
+            _LENGTHS.items(), shape.quick_sizes, strict=True
+        ):
+            workload = _rate(
+                f"{shape.title}, each task {text}",
+                functools.partial(run_shape, shape=shape, seconds=seconds),
+                shape.size,
+                quick,
+            )
+            refusals = {} if name == "independent" else _NO_GRAPHS
+            yield f"{name}-{length}", dataclasses.replace(workload, refusals=refusals)
 
 
 def _fault(
@@ -452,10 +467,7 @@ WORKLOADS: dict[str, Workload] = {
         systems=("weft", "dask", "dask-best", "ray"),
         patience=2.0,
     ),
-    "tree-100us": _in("tree of {n} leaves, each task 100 us", run_tree_in, 1_024, 64, 1e-4),
-    "tree-1ms": _in("tree of {n} leaves, each task 1 ms", run_tree_in, 1_024, 16, 1e-3),
-    "random-100us": _in("random graph of {n}, each task 100 us", run_random_in, 2_000, 100, 1e-4),
-    "random-1ms": _in("random graph of {n}, each task 1 ms", run_random_in, 2_000, 30, 1e-3),
+    **dict(_short_tasks()),
     "recovery": _fault(
         "new scheduler with {n} tasks, 1 % of them held", run_recovery, 100_000, 400, "s"
     ),

@@ -1,11 +1,11 @@
-"""Graphs of tasks that have no code: {key: the keys that it reads}."""
+"""Graphs of tasks that have no code: {key: the keys that it reads}, inputs before their readers."""
 
 from __future__ import annotations
 
 import random
 from typing import TypeAlias
 
-__all__ = ["Graph", "chains", "independent", "layers", "shuffle", "stencil", "tree"]
+__all__ = ["Graph", "chains", "fork_join", "independent", "layers", "shuffle", "stencil", "tree"]
 
 Graph: TypeAlias = dict[str, list[str]]
 
@@ -37,6 +37,17 @@ def tree(leaves: int = 1024) -> Graph:
     return graph
 
 
+def fork_join(width: int = 16, stages: int = 60) -> Graph:
+    """Stages of tasks that one task joins; all tasks of the next stage read that one."""
+    graph: Graph = {}
+    for stage in range(stages):
+        before = [f"j-{stage - 1}"] if stage else []
+        fork = [f"f-{stage}-{i}" for i in range(width)]
+        graph |= {key: [*before] for key in fork}
+        graph[f"j-{stage}"] = fork
+    return graph
+
+
 def chains(n: int = 16, length: int = 60) -> Graph:
     """Chains that do not depend on each other, submitted step by step."""
     return {
@@ -53,13 +64,13 @@ def shuffle(n: int = 24) -> Graph:
     return {**first, **parts, **{f"out-{j}": [f"part-{i}-{j}" for i in range(n)] for j in range(n)}}
 
 
-def layers(n: int = 1000) -> Graph:
-    """Random tasks with up to three inputs among the last 50."""
+def layers(n: int = 1000, reach: int = 50) -> Graph:
+    """Random tasks with up to three inputs among the last `reach`."""
     rng = random.Random(7)
     keys: list[str] = []
     graph: Graph = {}
     for i in range(n):
-        near = keys[-50:]
+        near = keys[-reach:]
         graph[f"r-{i}"] = rng.sample(near, min(len(near), rng.choice([0, 1, 2, 3])))
         keys.append(f"r-{i}")
     return graph
