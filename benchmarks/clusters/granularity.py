@@ -6,15 +6,18 @@ on a busy machine.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import psutil
+
 from ..framework.work import Sample, TooLong, check
 from ..tasks import inc_in, total_in
-from ..virtual.graphs import Graph, fork_join, independent, layers, stencil, tree
+from ..virtual.graphs import Graph, fork_join, independent, layers, n_steps, stencil, tree
 from .systems import N_WORKERS, System
 
 #: Tasks per row of the stencil, and of a fork.
@@ -157,9 +160,33 @@ def find_metg(efficiency: Callable[[float], float], length_s: float) -> tuple[fl
 
 
 def run_shape(system: System, n: int, *, shape: Shape, seconds: float) -> Sample:
-    """A graph of this shape; each of its tasks takes so many seconds of a processor."""
+    """A graph of this shape; each of its tasks takes so many seconds of a processor.
+
+    Beside the rate: the part of the workers' time that tasks take; that part of the rate that two
+    workers have if nothing else takes time; and the CPU time, of all processes, beside the tasks.
+    """
     plan = Plan.of(shape.make(n), keeps_all=shape.keeps_all)
-    elapsed = time_graph(system, plan, seconds)
     n_tasks = len(plan.graph)
-    efficiency = n_tasks * seconds / N_WORKERS / elapsed
-    return Sample(n_tasks / elapsed, plan.expected, {"efficiency": efficiency})
+    cpu = cpu_of_all_s()
+    elapsed = time_graph(system, plan, seconds)
+    cpu = cpu_of_all_s() - cpu
+    extra = {
+        "efficiency": n_tasks * seconds / N_WORKERS / elapsed,
+        "of_ideal": n_steps(plan.graph, N_WORKERS) * seconds / elapsed,
+        "others_us": (cpu / n_tasks - seconds) * 1e6,
+    }
+    return Sample(n_tasks / elapsed, plan.expected, extra)
+
+
+def cpu_of_all_s() -> float:
+    """Return the CPU time so far of this process and its descendants: client, scheduler, workers.
+
+    The system counts it in steps of 10 ms for each process.
+    """
+    me = psutil.Process()
+    total = 0.0
+    for process in [me, *me.children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total

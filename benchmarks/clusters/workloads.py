@@ -335,14 +335,14 @@ def _graph(title: str, run: Callable[[Any, int], Sample], size: int, quick: int)
 
 
 #: The lengths of short tasks: {name: (seconds, text)}.
-_LENGTHS = {"100us": (1e-4, "100 us"), "1ms": (1e-3, "1 ms")}
+LENGTHS = {"100us": (1e-4, "100 us"), "1ms": (1e-3, "1 ms")}
 
 
 def _short_tasks() -> Iterator[tuple[str, Workload]]:
     """Yield the graphs of tasks that compute for a given time."""
     for name, shape in SHAPES.items():
         for (length, (seconds, text)), quick in zip(
-            _LENGTHS.items(), shape.quick_sizes, strict=True
+            LENGTHS.items(), shape.quick_sizes, strict=True
         ):
             workload = _rate(
                 f"{shape.title}, each task {text}",

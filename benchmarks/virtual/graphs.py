@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import heapq
 import random
 from typing import TypeAlias
 
-__all__ = ["Graph", "chains", "fork_join", "independent", "layers", "shuffle", "stencil", "tree"]
+__all__ = [
+    "Graph",
+    "chains",
+    "fork_join",
+    "independent",
+    "layers",
+    "n_steps",
+    "shuffle",
+    "stencil",
+    "tree",
+]
 
 Graph: TypeAlias = dict[str, list[str]]
 
@@ -74,3 +85,29 @@ def layers(n: int = 1000, reach: int = 50) -> Graph:
         graph[f"r-{i}"] = rng.sample(near, min(len(near), rng.choice([0, 1, 2, 3])))
         keys.append(f"r-{i}")
     return graph
+
+
+def n_steps(graph: Graph, n_slots: int) -> int:
+    """Return the number of steps in which slots run equal tasks, if nothing else takes time.
+
+    Each slot takes the task with the longest path of readers behind it (T. C. Hu, 1961).
+    """
+    readers: dict[str, list[str]] = {key: [] for key in graph}
+    for key, inputs in graph.items():
+        for i in inputs:
+            readers[i].append(key)
+    paths: dict[str, int] = {}
+    for key in reversed(graph):
+        paths[key] = 1 + max((paths[reader] for reader in readers[key]), default=0)
+    n_missing = {key: len(inputs) for key, inputs in graph.items()}
+    ready = [(-paths[key], key) for key in graph if not n_missing[key]]
+    heapq.heapify(ready)
+    steps = 0
+    while ready:
+        steps += 1
+        for _, key in [heapq.heappop(ready) for _ in range(min(n_slots, len(ready)))]:
+            for reader in readers[key]:
+                n_missing[reader] -= 1
+                if not n_missing[reader]:
+                    heapq.heappush(ready, (-paths[reader], reader))
+    return steps

@@ -220,6 +220,37 @@ def test_search_ends_where_tasks_would_have_to_be_too_long() -> None:
         granularity.find_metg(lambda length_s: length_s / (length_s + 1.0), 0.001)
 
 
+@pytest.mark.parametrize("shape", granularity.SHAPES)
+def test_short_tasks_of_each_shape_reach_a_part_of_the_ideal_rate(shape: str) -> None:
+    sample = WORKLOADS[f"{shape}-100us"].run(Floor(), 64)
+    # One thread is not faster than two workers that cost nothing.
+    assert 0 < sample.extra["efficiency"] <= sample.extra["of_ideal"] <= 1
+    assert sample.extra.keys() == {"efficiency", "of_ideal", "others_us"}
+
+
+@pytest.mark.parametrize(
+    ("row", "extra", "figure", "is_met"),
+    [
+        ("fork-join-1ms-ideal", "of_ideal", 0.89, False),
+        ("fork-join-1ms-ideal", "of_ideal", 0.91, True),
+        ("stencil-1ms-ideal", "of_ideal", 0.86, True),
+        ("stencil-100us-ideal", "of_ideal", 0.44, False),
+        ("tree-1ms-others", "others_us", 170.0, True),
+        ("tree-1ms-others", "others_us", 180.0, False),
+    ],
+)
+def test_short_tasks_are_judged_by_what_their_shape_permits(
+    row: str, extra: str, figure: float, is_met: bool
+) -> None:
+    workload = row.rpartition("-")[0]
+    cells = {(workload, "weft"): Cell("weft", workload, runs=[1.0], extra={extra: [figure]})}
+    (goal,) = [goal for goal in GOALS if goal.row == row]
+    assert goal.is_met(cells) is is_met
+    (text,) = TABLE.render(cells, None, is_quick=False)
+    (line,) = [x for x in text.splitlines() if show(figure) in x]
+    assert ("MISSED" in line) is not is_met
+
+
 @pytest.mark.parametrize("shape", bench_scheduler.SHAPES)
 def test_scheduler_alone_finishes_every_task_and_forgets_all(shape: str) -> None:
     # More than one batch, so that submissions and answers interleave.
