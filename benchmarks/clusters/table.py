@@ -239,6 +239,10 @@ def _closing(cells: Cells, spread: str, options: argparse.Namespace) -> Iterator
     )
 
 
+def _of_chain(cells: Cells, system: str) -> float | None:
+    return quotient(cells, ("chain-across", system), ("chain", system))
+
+
 #: {workload: figures beside its main one: (suffix of the row, title, name)}
 _BESIDE = {
     "recovery": [("again", "held results made again or lost, tasks", "n_again_or_lost")],
@@ -259,6 +263,9 @@ def _rows() -> Iterator[tuple[str, Row]]:
         for suffix, title, extra in _BESIDE.get(name, ()):
             row = Row(title=f"... {title}", workload=name, extra=extra, factor=None)
             yield f"{name}-{suffix}", row
+        if name == "chain-across":
+            title = "... of the rate of the plain chain"
+            yield f"{name}-part", Row(title=title, workload=name, derived=_of_chain, factor=None)
 
 
 TABLE = Table(

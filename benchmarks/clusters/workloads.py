@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import itertools
 import os
 import statistics
 import subprocess
@@ -75,6 +76,17 @@ def run_chain(system: System, n: int) -> Sample:
     future = system.submit(inc, 0)
     for _ in range(n - 1):
         future = system.submit(inc, future)
+    (result,) = system.gather([future])
+    return Sample(n / (time.perf_counter() - start), check(result, n))
+
+
+def run_chain_across(system: System, n: int) -> Sample:
+    """The same, each task on the other worker than the one before."""
+    workers = itertools.cycle(system.addresses())
+    start = time.perf_counter()
+    future = system.submit_at(next(workers), inc, 0)
+    for _ in range(n - 1):
+        future = system.submit_at(next(workers), inc, future)
     (result,) = system.gather([future])
     return Sample(n / (time.perf_counter() - start), check(result, n))
 
@@ -427,6 +439,10 @@ WORKLOADS: dict[str, Workload] = {
         unit="calls/s",
     ),
     "chain": _graph("chain of {n}", run_chain, 1_000, 50),
+    "chain-across": dataclasses.replace(
+        _rate("chain of {n}, each task on the other worker", run_chain_across, 1_000, 50),
+        systems=("weft", "dask", "dask-best"),
+    ),
     "tree": _graph("tree of {n} leaves", run_tree, 2**13, 2**6),
     "neighbour": _graph("neighbours, 2 x {n}", run_neighbour, 4_000, 100),
     "as-completed": _rate("as_completed with results, {n}", run_as_completed, 5_000, 200),

@@ -174,6 +174,12 @@ def test_workload_refuses_a_wrong_result(name: str) -> None:
         def completed(self, handles: Any) -> Any:
             return (handle + 1 for handle in handles)
 
+        def addresses(self) -> list[str]:
+            return ["here", "there"]
+
+        def submit_at(self, address: str, function: Any, *args: Any) -> Any:
+            return self.submit(function, *args)
+
         def call(self, function: Any, *args: Any) -> Any:
             # There is no task here, and so no client of one.
             return (0 if function is map_inside else function(*args)) + 1
@@ -441,6 +447,21 @@ def test_goals_are_judged_by_their_direction_and_unmeasured_ones_are_not_met() -
     assert met["chain", "20 000"] is None
     (text,) = TABLE.render(cells, None, is_quick=False)
     assert "≥ 60 000 met, ≥ 25 x dask best MISSED" in text
+
+
+@pytest.mark.parametrize(("others", "parts"), [([], ["0.25", ""]), (["dask"], ["0.25", "0.5"])])
+def test_chain_across_workers_is_told_as_a_part_of_the_plain_chain_of_the_same_system(
+    others: list[str], parts: list[str]
+) -> None:
+    cells = {
+        ("chain", "weft"): Cell("weft", "chain", runs=[8_000.0]),
+        ("chain-across", "weft"): Cell("weft", "chain-across", runs=[2_000.0]),
+        ("chain-across", "dask"): Cell("dask", "chain-across", runs=[100.0]),
+        **{("chain", name): Cell(name, "chain", runs=[200.0]) for name in others},
+    }
+    (text,) = TABLE.render(cells, None, is_quick=True)
+    (line,) = [x for x in text.splitlines() if "of the plain chain" in x]
+    assert [x.strip() for x in line.split("|")[-3:-1]] == parts
 
 
 @pytest.mark.parametrize(
