@@ -180,6 +180,7 @@ GOALS = (
         0.05,
         lambda cells: quotient(cells, ("metg", "weft"), ("metg", "dask")),
     ),
+    Goal("metg", "Ray", 1, lambda cells: quotient(cells, ("metg", "weft"), ("metg", "ray"))),
     *_short_tasks_goals(),
     Goal("recovery", "3", 3, _weft("recovery")),
     Goal("recovery-again", "0", 0, _made_again),
