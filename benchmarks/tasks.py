@@ -70,12 +70,6 @@ def total_in(seconds: float, *values: int) -> int:
     return (sum(values) + 1) % 1_000_003
 
 
-def largest_in(seconds: float, *values: int) -> int:
-    """Return one more than the largest."""
-    work(seconds)
-    return max(values, default=0) + 1
-
-
 def inc_after(seconds: float, x: Any) -> Any:
     """Wait, as for a device that is not a processor, and add one."""
     time.sleep(seconds)  # workload

@@ -6,16 +6,21 @@ on a busy machine.
 
 from __future__ import annotations
 
-import random
+import contextlib
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psutil
 
 from ..framework.work import Sample, TooLong, check
-from ..tasks import add_in, inc_in, largest_in, total_in
+from ..tasks import inc_in, total_in
+from ..virtual.graphs import Graph, fork_join, independent, layers, n_steps, stencil, tree
 from .systems import N_WORKERS, System
 
-#: Tasks per row of the stencil.
+#: Tasks per row of the stencil, and of a fork.
 WIDTH = 16
 #: The efficiency of METG(50 %), and how near to it the search ends.
 TARGET, TOLERANCE = 0.5, 0.02
@@ -25,8 +30,38 @@ MAX_LENGTH_S = 0.03
 FIRST_LENGTH_S = 0.001
 #: The tasks that show how much of its cores the system gets, and their length.
 N_LONG, LONG_S = 16, 0.02
-#: Inputs per task of a random graph, at most, and how far back they are.
-MAX_INPUTS, REACH = 3, 100
+#: How far back the inputs of a task of a random graph are.
+REACH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How tasks of one length depend on each other."""
+
+    title: str
+    #: Makes the graph of a size.
+    make: Callable[[int], Graph]
+    size: int
+    #: The sizes with --quick, of tasks of 0.1 ms and of 1 ms.
+    quick_sizes: tuple[int, int] = (96, 32)
+    #: The client keeps and gathers all results, not only those that no task reads.
+    keeps_all: bool = False
+
+
+SHAPES: Final = {
+    "independent": Shape("{n} tasks without inputs", independent, 1_000),
+    "stencil": Shape(
+        "stencil of {n}", lambda n: stencil(WIDTH, max(2, n // WIDTH)), WIDTH * 60, (96, 48)
+    ),
+    "fork-join": Shape(
+        "fork-join of {n}",
+        lambda n: fork_join(WIDTH, max(1, n // (WIDTH + 1))),
+        (WIDTH + 1) * 60,
+        (102, 34),
+    ),
+    "tree": Shape("tree of {n} leaves", tree, 1_024, (64, 16)),
+    "random": Shape("random graph of {n}", lambda n: layers(n, REACH), 2_000, keeps_all=True),
+}
 
 
 def run_metg(system: System, n: int) -> Sample:
@@ -37,18 +72,18 @@ def run_metg(system: System, n: int) -> Sample:
     Task Bench's measure (Slaughter et al., SC 2020). The workers' time is what long tasks without
     dependencies get just before, so that another process on the machine does not count.
     """
-    n_steps = max(2, n // WIDTH)
-    n_tasks = n_steps * WIDTH
+    plan = Plan.of(SHAPES["stencil"].make(n))
+    n_tasks = len(plan.graph)
     shares = []
 
     def efficiency(length_s: float) -> float:
         shares.append(N_LONG * LONG_S / N_WORKERS / time_long(system))
-        share = n_tasks * length_s / N_WORKERS / time_stencil(system, n_steps, length_s)
+        share = n_tasks * length_s / N_WORKERS / time_graph(system, plan, length_s)
         return share / shares[-1]
 
     length_s, found = find_metg(efficiency, FIRST_LENGTH_S)
     extra = {"efficiency": found, "n_points": len(shares), "share": statistics.median(shares)}
-    return Sample(length_s * 1e6, n_steps, extra)
+    return Sample(length_s * 1e6, plan.expected, extra)
 
 
 def time_long(system: System) -> float:
@@ -60,17 +95,43 @@ def time_long(system: System) -> float:
     return elapsed
 
 
-def time_stencil(system: System, n_steps: int, length_s: float) -> float:
-    """Return the seconds from the first submission to the results of the last row."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A graph whose tasks are submitted one by one, and what is expected of it."""
+
+    graph: Graph
+    #: {key: the results that the client lets go once it has submitted this task}
+    dropped: dict[str, list[str]]
+    #: The sum of the results that it keeps.
+    expected: int
+
+    @classmethod
+    def of(cls, graph: Graph, *, keeps_all: bool = False) -> Plan:
+        """Return the plan of a graph; results that tasks read are let go after the last of them."""
+        last_reader = {} if keeps_all else {i: key for key in graph for i in graph[key]}
+        dropped: dict[str, list[str]] = {key: [] for key in graph}
+        for key, reader in last_reader.items():
+            dropped[reader].append(key)
+        values: dict[str, int] = {}
+        for key, inputs in graph.items():
+            values[key] = total_in(0.0, *[values[i] for i in inputs])
+        expected = sum(value for key, value in values.items() if key not in last_reader)
+        return cls(graph, dropped, expected)
+
+
+def time_graph(system: System, plan: Plan, seconds: float) -> float:
+    """Return the seconds from the first submission to all results that the client keeps; each task
+    takes `seconds`.
+    """
+    handles: dict[str, Any] = {}
     start = time.perf_counter()
-    row = [system.submit(largest_in, length_s) for _ in range(WIDTH)]
-    for _ in range(n_steps - 1):
-        row = [
-            system.submit(largest_in, length_s, *row[max(0, i - 1) : i + 2]) for i in range(WIDTH)
-        ]
-    results = system.gather(row)
+    for key, inputs in plan.graph.items():
+        handles[key] = system.submit(total_in, seconds, *[handles[i] for i in inputs])
+        for old in plan.dropped[key]:
+            del handles[old]
+    results = system.gather([*handles.values()])
     elapsed = time.perf_counter() - start
-    check(sum(results), n_steps * WIDTH)
+    check(sum(results), plan.expected)
     return elapsed
 
 
@@ -98,41 +159,34 @@ def find_metg(efficiency: Callable[[float], float], length_s: float) -> tuple[fl
     return length_s, found
 
 
-def run_tree_in(system: System, n: int, seconds: float) -> Sample:
-    """n leaves, added in pairs down to one value; each task takes so many seconds."""
-    start = time.perf_counter()
-    layer = [system.submit(inc_in, seconds, i) for i in range(n)]
-    n_tasks = n
-    while len(layer) > 1:
-        pairs = zip(layer[::2], layer[1::2], strict=True)
-        layer = [system.submit(add_in, seconds, a, b) for a, b in pairs]
-        n_tasks += len(layer)
-    (result,) = system.gather(layer)
-    elapsed = time.perf_counter() - start
-    return _sample(n_tasks, seconds, elapsed, check(result, n * (n + 1) // 2))
+def run_shape(system: System, n: int, *, shape: Shape, seconds: float) -> Sample:
+    """A graph of this shape; each of its tasks takes so many seconds of a processor.
+
+    Beside the rate: the part of the workers' time that tasks take; that part of the rate that two
+    workers have if nothing else takes time; and the CPU time, of all processes, beside the tasks.
+    """
+    plan = Plan.of(shape.make(n), keeps_all=shape.keeps_all)
+    n_tasks = len(plan.graph)
+    cpu = cpu_of_all_s()
+    elapsed = time_graph(system, plan, seconds)
+    cpu = cpu_of_all_s() - cpu
+    extra = {
+        "efficiency": n_tasks * seconds / N_WORKERS / elapsed,
+        "of_ideal": n_steps(plan.graph, N_WORKERS) * seconds / elapsed,
+        "others_us": (cpu / n_tasks - seconds) * 1e6,
+    }
+    return Sample(n_tasks / elapsed, plan.expected, extra)
 
 
-def run_random_in(system: System, n: int, seconds: float) -> Sample:
-    """n tasks, each with up to three inputs among the hundred before it; each takes `seconds`."""
-    rng = random.Random(n)
-    inputs = [
-        sorted({rng.randrange(max(0, i - REACH), i) for _ in range(rng.randint(0, MAX_INPUTS))})
-        if i
-        else []
-        for i in range(n)
-    ]
-    expected: list[int] = []
-    for numbers in inputs:
-        expected.append((sum(expected[j] for j in numbers) + 1) % 1_000_003)
-    start = time.perf_counter()
-    handles: list[object] = []
-    for numbers in inputs:
-        handles.append(system.submit(total_in, seconds, *[handles[j] for j in numbers]))
-    results = system.gather(handles)
-    elapsed = time.perf_counter() - start
-    return _sample(n, seconds, elapsed, check(sum(results), sum(expected)))
+def cpu_of_all_s() -> float:
+    """Return the CPU time so far of this process and its descendants: client, scheduler, workers.
 
-
-def _sample(n_tasks: int, seconds: float, elapsed: float, checksum: int) -> Sample:
-    efficiency = n_tasks * seconds / N_WORKERS / elapsed
-    return Sample(n_tasks / elapsed, checksum, {"efficiency": efficiency})
+    The system counts it in steps of 10 ms for each process.
+    """
+    me = psutil.Process()
+    total = 0.0
+    for process in [me, *me.children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total

@@ -75,6 +75,14 @@ class System(work.System):
     def submit(self, function: Function, *args: Any) -> Any:
         raise NotImplementedError
 
+    def addresses(self) -> list[str]:
+        """Return what `submit_at` knows the workers by."""
+        raise NotImplementedError
+
+    def submit_at(self, address: str, function: Function, *args: Any) -> Any:
+        """Submit a task that may run on this worker only."""
+        raise NotImplementedError
+
     def map(self, function: Function, *iterables: Iterable[Any]) -> list[Any]:
         return [self.submit(function, *args) for args in zip(*iterables, strict=False)]
 
@@ -145,6 +153,12 @@ class _ClientSystem(System):
 
     def submit(self, function: Function, *args: Any) -> Any:
         return self._client.submit(function, *args, pure=False)
+
+    def addresses(self) -> list[str]:
+        return sorted(self._client.scheduler_info()["workers"])
+
+    def submit_at(self, address: str, function: Function, *args: Any) -> Any:
+        return self._client.submit(function, *args, pure=False, workers=address)
 
     def map(self, function: Function, *iterables: Iterable[Any]) -> list[Any]:
         return list(self._client.map(function, *iterables, pure=False))

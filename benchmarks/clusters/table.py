@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Iterator
+from typing import Final
 
 from ..framework.results import Cells, Found, grouped, median_of, quotient, show
 from ..framework.table import Goal, Row, Section, Table
+from ..virtual.graphs import n_steps
+from .granularity import SHAPES
 from .systems import N_WORKERS, SYSTEMS
-from .workloads import WORKLOADS
+from .workloads import LENGTHS, WORKLOADS
+
+#: The least part of the workers' time that tasks of a length take, and the most CPU time of all
+#: others for each of them.
+SHORT_TASKS_GOALS: Final = {"1ms": (0.85, 175), "100us": (0.45, None)}
+#: Where the shape of a graph keeps workers idle, this part of the ideal rate is enough.
+SHAPED_GOAL: Final = 0.95
 
 
 def _weft(workload: str) -> Found:
@@ -41,6 +51,31 @@ def _made_again(cells: Cells) -> float | None:
     cell = cells.get(("recovery", "weft"))
     values = cell.extra.get("n_again_or_lost") if cell else None
     return max(values) if values else None
+
+
+def _extra(workload: str, name: str) -> Found:
+    """Return the median of a figure beside the main one."""
+
+    def found(cells: Cells) -> float | None:
+        cell = cells.get((workload, "weft"))
+        values = cell.extra.get(name) if cell else None
+        return statistics.median(values) if values else None
+
+    return found
+
+
+def _short_tasks_goals() -> Iterator[Goal]:
+    for shape_name, shape in SHAPES.items():
+        graph = shape.make(shape.size)
+        #: Slots times steps for each task: 1 if the shape lets all workers be busy to the end.
+        room = N_WORKERS * n_steps(graph, N_WORKERS) / len(graph)
+        for length, (part, others_us) in SHORT_TASKS_GOALS.items():
+            name = f"{shape_name}-{length}"
+            bound = min(part * room, SHAPED_GOAL)
+            found = _extra(name, "of_ideal")
+            yield Goal(f"{name}-ideal", show(bound), bound, found, at_least=True)
+            if others_us is not None:
+                yield Goal(f"{name}-others", str(others_us), others_us, _extra(name, "others_us"))
 
 
 GOALS = (
@@ -145,6 +180,8 @@ GOALS = (
         0.05,
         lambda cells: quotient(cells, ("metg", "weft"), ("metg", "dask")),
     ),
+    Goal("metg", "Ray", 1, lambda cells: quotient(cells, ("metg", "weft"), ("metg", "ray"))),
+    *_short_tasks_goals(),
     Goal("recovery", "3", 3, _weft("recovery")),
     Goal("recovery-again", "0", 0, _made_again),
     Goal("resets", "0", 0, _weft("resets")),
@@ -203,15 +240,33 @@ def _closing(cells: Cells, spread: str, options: argparse.Namespace) -> Iterator
     )
 
 
+def _of_chain(cells: Cells, system: str) -> float | None:
+    return quotient(cells, ("chain-across", system), ("chain", system))
+
+
+#: {workload: figures beside its main one: (suffix of the row, title, name)}
+_BESIDE = {
+    "recovery": [("again", "held results made again or lost, tasks", "n_again_or_lost")],
+    **{
+        f"{shape}-{length}": [
+            ("ideal", "of the rate if only tasks took time", "of_ideal"),
+            ("others", "CPU of all others for each task, us", "others_us"),
+        ]
+        for shape in SHAPES
+        for length in LENGTHS
+    },
+}
+
+
 def _rows() -> Iterator[tuple[str, Row]]:
     for name, workload in WORKLOADS.items():
         yield name, Row(title=f"{workload.title}, {workload.unit}", workload=name)
-        if name == "recovery":
-            title = "... held results made again or lost, tasks"
-            yield (
-                "recovery-again",
-                Row(title=title, workload=name, extra="n_again_or_lost", factor=None),
-            )
+        for suffix, title, extra in _BESIDE.get(name, ()):
+            row = Row(title=f"... {title}", workload=name, extra=extra, factor=None)
+            yield f"{name}-{suffix}", row
+        if name == "chain-across":
+            title = "... of the rate of the plain chain"
+            yield f"{name}-part", Row(title=title, workload=name, derived=_of_chain, factor=None)
 
 
 TABLE = Table(

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import itertools
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
@@ -25,7 +26,7 @@ from ..tasks import add, add3, ends_of, inc, map_inside
 from .actors import run_actor_batch, run_actor_calls
 from .coordination import run_lock, run_queue, run_variable
 from .faults import run_recovery, run_resets
-from .granularity import run_metg, run_random_in, run_tree_in
+from .granularity import SHAPES, run_metg, run_shape
 from .systems import SYSTEMS, System
 
 #: Calls of one run of `run_argument`.
@@ -75,6 +76,17 @@ def run_chain(system: System, n: int) -> Sample:
     future = system.submit(inc, 0)
     for _ in range(n - 1):
         future = system.submit(inc, future)
+    (result,) = system.gather([future])
+    return Sample(n / (time.perf_counter() - start), check(result, n))
+
+
+def run_chain_across(system: System, n: int) -> Sample:
+    """The same, each task on the other worker than the one before."""
+    workers = itertools.cycle(system.addresses())
+    start = time.perf_counter()
+    future = system.submit_at(next(workers), inc, 0)
+    for _ in range(n - 1):
+        future = system.submit_at(next(workers), inc, future)
     (result,) = system.gather([future])
     return Sample(n / (time.perf_counter() - start), check(result, n))
 
@@ -334,9 +346,24 @@ def _graph(title: str, run: Callable[[Any, int], Sample], size: int, quick: int)
     return dataclasses.replace(_rate(title, run, size, quick), refusals=_NO_GRAPHS)
 
 
-def _in(title: str, run: Callable[..., Sample], size: int, quick: int, seconds: float) -> Workload:
-    """Return a graph whose tasks take so many seconds."""
-    return _graph(title, functools.partial(run, seconds=seconds), size, quick)
+#: The lengths of short tasks: {name: (seconds, text)}.
+LENGTHS = {"100us": (1e-4, "100 us"), "1ms": (1e-3, "1 ms")}
+
+
+def _short_tasks() -> Iterator[tuple[str, Workload]]:
+    """Yield the graphs of tasks that compute for a given time."""
+    for name, shape in SHAPES.items():
+        for (length, (seconds, text)), quick in zip(
+            LENGTHS.items(), shape.quick_sizes, strict=True
+        ):
+            workload = _rate(
+                f"{shape.title}, each task {text}",
+                functools.partial(run_shape, shape=shape, seconds=seconds),
+                shape.size,
+                quick,
+            )
+            refusals = {} if name == "independent" else _NO_GRAPHS
+            yield f"{name}-{length}", dataclasses.replace(workload, refusals=refusals)
 
 
 def _fault(
@@ -412,6 +439,10 @@ WORKLOADS: dict[str, Workload] = {
         unit="calls/s",
     ),
     "chain": _graph("chain of {n}", run_chain, 1_000, 50),
+    "chain-across": dataclasses.replace(
+        _rate("chain of {n}, each task on the other worker", run_chain_across, 1_000, 50),
+        systems=("weft", "dask", "dask-best"),
+    ),
     "tree": _graph("tree of {n} leaves", run_tree, 2**13, 2**6),
     "neighbour": _graph("neighbours, 2 x {n}", run_neighbour, 4_000, 100),
     "as-completed": _rate("as_completed with results, {n}", run_as_completed, 5_000, 200),
@@ -452,10 +483,7 @@ WORKLOADS: dict[str, Workload] = {
         systems=("weft", "dask", "dask-best", "ray"),
         patience=2.0,
     ),
-    "tree-100us": _in("tree of {n} leaves, each task 100 us", run_tree_in, 1_024, 64, 1e-4),
-    "tree-1ms": _in("tree of {n} leaves, each task 1 ms", run_tree_in, 1_024, 16, 1e-3),
-    "random-100us": _in("random graph of {n}, each task 100 us", run_random_in, 2_000, 100, 1e-4),
-    "random-1ms": _in("random graph of {n}, each task 1 ms", run_random_in, 2_000, 30, 1e-3),
+    **dict(_short_tasks()),
     "recovery": _fault(
         "new scheduler with {n} tasks, 1 % of them held", run_recovery, 100_000, 400, "s"
     ),

@@ -174,6 +174,12 @@ def test_workload_refuses_a_wrong_result(name: str) -> None:
         def completed(self, handles: Any) -> Any:
             return (handle + 1 for handle in handles)
 
+        def addresses(self) -> list[str]:
+            return ["here", "there"]
+
+        def submit_at(self, address: str, function: Any, *args: Any) -> Any:
+            return self.submit(function, *args)
+
         def call(self, function: Any, *args: Any) -> Any:
             # There is no task here, and so no client of one.
             return (0 if function is map_inside else function(*args)) + 1
@@ -218,6 +224,37 @@ def test_search_finds_the_length_at_which_half_of_the_time_is_useful(
 def test_search_ends_where_tasks_would_have_to_be_too_long() -> None:
     with pytest.raises(TooLong, match="above 30000 us"):
         granularity.find_metg(lambda length_s: length_s / (length_s + 1.0), 0.001)
+
+
+@pytest.mark.parametrize("shape", granularity.SHAPES)
+def test_short_tasks_of_each_shape_reach_a_part_of_the_ideal_rate(shape: str) -> None:
+    sample = WORKLOADS[f"{shape}-100us"].run(Floor(), 64)
+    # One thread is not faster than two workers that cost nothing.
+    assert 0 < sample.extra["efficiency"] <= sample.extra["of_ideal"] <= 1
+    assert sample.extra.keys() == {"efficiency", "of_ideal", "others_us"}
+
+
+@pytest.mark.parametrize(
+    ("row", "extra", "figure", "is_met"),
+    [
+        ("fork-join-1ms-ideal", "of_ideal", 0.89, False),
+        ("fork-join-1ms-ideal", "of_ideal", 0.91, True),
+        ("stencil-1ms-ideal", "of_ideal", 0.86, True),
+        ("stencil-100us-ideal", "of_ideal", 0.44, False),
+        ("tree-1ms-others", "others_us", 170.0, True),
+        ("tree-1ms-others", "others_us", 180.0, False),
+    ],
+)
+def test_short_tasks_are_judged_by_what_their_shape_permits(
+    row: str, extra: str, figure: float, is_met: bool
+) -> None:
+    workload = row.rpartition("-")[0]
+    cells = {(workload, "weft"): Cell("weft", workload, runs=[1.0], extra={extra: [figure]})}
+    (goal,) = [goal for goal in GOALS if goal.row == row]
+    assert goal.is_met(cells) is is_met
+    (text,) = TABLE.render(cells, None, is_quick=False)
+    (line,) = [x for x in text.splitlines() if show(figure) in x]
+    assert ("MISSED" in line) is not is_met
 
 
 @pytest.mark.parametrize("shape", bench_scheduler.SHAPES)
@@ -418,6 +455,21 @@ def test_goals_are_judged_by_their_direction_and_unmeasured_ones_are_not_met() -
     assert met["chain", "20 000"] is None
     (text,) = TABLE.render(cells, None, is_quick=False)
     assert "≥ 60 000 met, ≥ 25 x dask best MISSED" in text
+
+
+@pytest.mark.parametrize(("others", "parts"), [([], ["0.25", ""]), (["dask"], ["0.25", "0.5"])])
+def test_chain_across_workers_is_told_as_a_part_of_the_plain_chain_of_the_same_system(
+    others: list[str], parts: list[str]
+) -> None:
+    cells = {
+        ("chain", "weft"): Cell("weft", "chain", runs=[8_000.0]),
+        ("chain-across", "weft"): Cell("weft", "chain-across", runs=[2_000.0]),
+        ("chain-across", "dask"): Cell("dask", "chain-across", runs=[100.0]),
+        **{("chain", name): Cell(name, "chain", runs=[200.0]) for name in others},
+    }
+    (text,) = TABLE.render(cells, None, is_quick=True)
+    (line,) = [x for x in text.splitlines() if "of the plain chain" in x]
+    assert [x.strip() for x in line.split("|")[-3:-1]] == parts
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import crossing, weak_scaling
+from benchmarks.virtual import graphs
 from benchmarks.virtual.clock import VirtualClock
 from benchmarks.virtual.network import MESSAGE_S, Network
 
@@ -26,6 +27,23 @@ def test_every_task_of_a_graph_in_virtual_time_is_done(name):
     graph = crossing.GRAPHS[name]()
     ended = crossing.run(graph, 3, 640e-6)
     assert ended.finished.keys() == graph.keys()
+
+
+@pytest.mark.parametrize(
+    ("graph", "n_slots", "n_steps"),
+    [
+        (graphs.independent(5), 2, 3),
+        (graphs.tree(8), 2, 8),  # 4 + 2 + 1 pairs of slots, and one slot of the last is idle
+        (graphs.tree(8), 99, 4),
+        (graphs.chains(2, 7), 3, 7),
+        (graphs.fork_join(4, 3), 2, 9),
+        (graphs.stencil(4, 5), 2, 10),
+        # The long chain first, though its tasks are submitted last.
+        ({"a": [], "b": [], "c": [], "d": ["c"], "e": ["d"]}, 2, 3),
+    ],
+)
+def test_steps_of_a_graph_are_counted_as_if_only_tasks_took_time(graph, n_slots, n_steps):
+    assert graphs.n_steps(graph, n_slots) == n_steps
 
 
 def arrivals(*transfers: tuple[float, int, int, int]) -> list[float]:
