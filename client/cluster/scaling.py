@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...protocol.durations import Duration, seconds_or_none
@@ -85,7 +85,8 @@ def scale(
         n: the number of workers.
         wait: return when they are there, and those that leave are gone; one leaves then as soon as
             others have room for its results. Without it, a worker is kept if they have none.
-        drop: keep no worker because of its results or actors, which are lost then.
+        drop: keep no worker because of its results or actors, which are lost then; one that leaves
+            already, and waits for room, goes as well.
         timeout: of the wait: seconds, "30s", ...; the cluster is scaled all the same.
         others: there are no others.
 
@@ -152,11 +153,33 @@ async def scale_to(engine: Engine, n: int, losses: str = "keep") -> dict[str, An
             "with `weft worker`",
             "the cluster",
         )
-    leaving: dict[str, Any] = {}
+    leaving = await let_drop(engine, is_leaving) if losses == "drop" else {}
     if n_now > n:
         arguments = {"order": uuid.uuid4().hex, "keep": n, "wait": False, "losses": losses}
         async for page in ask(engine, "retire", arguments):
             leaving |= page["workers"]
+    return leaving
+
+
+def is_leaving(worker: Mapping[str, Any]) -> bool:
+    """Return whether a worker leaves already: an order to keep fewer does not reach it."""
+    return bool(worker["is_leaving"])
+
+
+async def let_drop(engine: Engine, is_meant: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
+    """Let workers leave at once, although others have no room for what they have.
+
+    Returns:
+        ``{address: what becomes of a worker that is meant}``.
+    """
+    leaving: dict[str, Any] = {}
+    pages = [page["workers"].values() async for page in ask(engine, "workers")]
+    for workers in pages:
+        ids = [worker["id"] for worker in workers if is_meant(worker)]
+        if ids:
+            arguments = {"order": uuid.uuid4().hex, "workers": ids, "wait": False, "losses": "drop"}
+            async for page in ask(engine, "retire", arguments):
+                leaving |= page["workers"]
     return leaving
 
 

@@ -21,7 +21,11 @@ _N: Final = click.Argument(["n"], metavar="N")
     help="Return when N workers are there, and those that leave are gone. One whose results have "
     "no room elsewhere leaves as soon as they have.",
 )
-@click.option("--drop", is_flag=True, help="Lose results that no other worker has room for.")
+@click.option(
+    "--drop",
+    is_flag=True,
+    help="Lose results that no other worker has room for; workers that wait for it leave, too.",
+)
 @time_option("--timeout", "10m", "Time for --wait.")
 @click.argument("arguments", nargs=-1, metavar="N")
 @scheduler_options

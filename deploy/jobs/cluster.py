@@ -339,9 +339,9 @@ class JobCluster(Cluster[Mode]):
             await in_thread(lambda: self._jobs.begin(-n_fewer))
         await in_thread(lambda: self._jobs.cancel(idle))
         n_fewer -= len(idle)
-        if n_fewer <= 0:
+        if n_fewer <= 0 and losses != "drop":
             return {}
-        return await let_leave(client, self._ledger, self._lock, n_fewer, losses)
+        return await let_leave(client, self._ledger, self._lock, max(n_fewer, 0), losses)
 
     @waits
     def scale(

@@ -22,8 +22,8 @@ async def let_leave(
 ) -> dict[str, Any]:
     """Let the workers of `n` jobs leave, of those first whose end costs least.
 
-    Return `{worker: what becomes of it}`, as `scaling.scale_to` does; `losses` is as for that. Of
-    those that are kept it has a row, too.
+    Return `{worker: what becomes of it}`, as `scaling.scale_to` does; `losses` is as for that, also
+    for workers that leave already. Of those that are kept it has a row, too.
     """
     engine = client._running()
     order: list[str] = []
@@ -31,7 +31,7 @@ async def let_leave(
         order += page["names"]
     with lock:
         jobs = ledger.with_workers(order)
-    rows: dict[str, Any] = {}
+    rows = await scaling.let_drop(engine, scaling.is_leaving) if losses == "drop" else {}
     if losses == "keep":
         candidates = jobs[:_MAX_ASKED]
         groups = [[*job.workers] for job in candidates]

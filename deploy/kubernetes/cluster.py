@@ -16,10 +16,10 @@ import logging
 import math
 import threading
 import time
-import uuid
 from collections.abc import Collection, Container
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ...client.cluster.scaling import let_drop
 from ...client.dask.absent_names import unknown_option
 from ...client.insight.asking import ask
 from ...client.modes import Mode, as_result, waits
@@ -361,15 +361,8 @@ class KubeCluster(Cluster[Mode]):
 
     async def _let_drop(self, client: Client, workers: list[str]) -> None:
         """Let workers go at once whose pods are being ended, although they hold results."""
-        found: list[str] = []
         with contextlib.suppress(WeftError):  # else they go with their grace period
-            async for page in ask(client._running(), "workers"):
-                found += [w["id"] for w in page["workers"].values() if w["name"] in workers]
-            if found:
-                arguments: dict[str, Any] = {"workers": found, "losses": "drop", "wait": False}
-                arguments["order"] = uuid.uuid4().hex
-                async for _ in ask(client._running(), "retire", arguments):
-                    pass
+            await let_drop(client._running(), lambda worker: worker["name"] in workers)
 
     def _set_replicas(self, pool: Pool, n: int) -> None:
         if n != pool.replicas:

@@ -1,9 +1,11 @@
 """`Client.scale`: its arguments and rights, and how many workers each supervisor should have.
 
-tests/deploy/cli/test_words.py has it with real supervisors.
+tests/deploy/cli has it with real supervisors, in test_words.py and test_scaling.py.
 """
 
 from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -140,6 +142,48 @@ def test_a_cluster_that_others_start_is_scaled_by_its_own_object():
             pytest.raises(NotSupported, match=r"use cluster\.scale"),
         ):
             client.scale(2)
+
+
+#: Of clusters in this process.
+OPTIONS = {"processes": False, "threads_per_worker": 1}
+
+
+def n_held(client: weft.Client) -> list[int]:
+    """Return of each worker that leaves how many results hold it for want of room."""
+    workers = client.scheduler_info()["workers"].values()
+    return [w["leaving"]["n_stuck"] for w in workers if w["is_leaving"]]
+
+
+def test_a_needed_result_keeps_the_last_worker_and_a_wait_ends_with_its_release(wait_until):
+    with weft.Client(n_workers=2, **OPTIONS) as client, ThreadPoolExecutor(1) as other_thread:
+        future = client.submit(bytes, 200_000, key="needed")
+        weft.wait(future)
+        kept, gone = sorted(client.scale(0).values(), key=lambda end: end["end"])
+        assert (kept["end"], gone["end"]) == ("kept", "leaving")
+        assert "'needed' for one, and no other worker stays" in kept["reason"]
+        wait_until(lambda: len(client.nthreads()) == 1 and not n_held(client), 30, "one to be gone")
+        waiting = other_thread.submit(client.scale, 0, wait=True, timeout=60)
+        wait_until(lambda: n_held(client) == [1], 30, "the worker held by its result")
+        assert future.done()
+        assert not waiting.done()
+        del future
+        (left,) = waiting.result(60).values()
+        assert (left["name"], left["end"]) == (kept["name"], "leaving")
+        assert client.scheduler_info()["workers"] == {}
+
+
+def test_a_worker_that_waits_for_room_goes_when_its_results_may_be_dropped(wait_until):
+    with weft.Client(n_workers=1, **OPTIONS) as client:
+        future = client.submit(bytes, 200_000)
+        weft.wait(future)
+        with pytest.raises(TimeoutError, match="1 leaving"):
+            client.scale(0, wait=True, timeout="10ms")
+        wait_until(lambda: n_held(client) == [1], 30, "the worker held by its result")
+        assert client.scale(0) == {}
+        (end,) = client.scale(0, drop=True, wait=True, timeout=60).values()
+        assert end["end"] == "leaving"
+        assert client.scheduler_info()["workers"] == {}
+        assert not future.done()
 
 
 async def test_an_asynchronous_client_awaits_it():

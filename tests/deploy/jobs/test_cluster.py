@@ -69,6 +69,18 @@ def test_whole_jobs_start_and_end_and_their_results_move(cluster):
         assert cluster.n_workers == 0
 
 
+def test_a_job_that_waits_for_room_ends_when_its_results_may_be_dropped(cluster):
+    with weft.Client(cluster) as client:
+        cluster.scale(1)
+        future = client.submit(bytes, 200_000)
+        weft.wait(future)
+        with pytest.raises(TimeoutError, match="leaving"):
+            client.scale(0, wait=True, timeout="10ms")
+        assert client.scale(0, drop=True, wait=True, timeout=60)
+        assert names_of(client) == []
+        assert not future.done()
+
+
 def test_a_cluster_adapts_in_whole_jobs(cluster):
     adaptation = cluster.adapt(
         maximum_jobs=1, interval="0.1s", wait_up="0s", wait_down="0.3s", target_duration="1s"

@@ -97,6 +97,7 @@ def answering(
             yield {"workers": {}}
 
     monkeypatch.setattr("weft.deploy.kubernetes.cluster.ask", answer)
+    monkeypatch.setattr("weft.client.cluster.scaling.ask", answer)
     return asked
 
 
