@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ..assignment.assignment import is_offered
 from ..invariants.checking import unless
 from ..moves.transitions import enqueue, move, note_ready
 from ..moves.unrunnable import file_unrunnable
@@ -149,6 +150,8 @@ def assign_to_full(
     for task_class in list(state.ready):
         if not task_class.takes_thread:
             continue  # it needs no thread, and was placed
+        if not is_offered(state, task_class):
+            continue  # the next pass may find one that is not full
         members = _full_members(state, task_class)
         n_before = task_class.queue.n
         while members and n_left and (task := task_class.queue.pop()) is not None:
