@@ -16,6 +16,7 @@ from weft.protocol.wire.messages import GetData, GetPromised, KeysData
 from weft.protocol.wire.roles import Role
 from weft.protocol.wire.session import MISSED_HEARTBEATS
 from weft.scheduler.core.data.copies import copies_of
+from weft.scheduler.core.memory.records import memory_of
 from weft.worker.core.tasks import WorkerTask
 
 from . import checks, copies, following, limits, memory, pausing, plugins, reading, retiring
@@ -532,6 +533,7 @@ class Simulation:
     def _all_ended(self) -> bool:
         return (
             not copies_of(self.scheduler.core).open
+            and not memory_of(self.scheduler.core).aside
             and all(
                 future.state.status != "pending"
                 for client in self.clients

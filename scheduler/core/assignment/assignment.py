@@ -224,11 +224,6 @@ def _assign_asking(
         _drop_takers(state, takers)
 
 
-def is_offered(state: SchedulerState, task_class: TaskClass) -> bool:
-    """Return whether passes have offered the tasks of a class to all that might take one."""
-    return not task_class.resources or all(turn < task_class.turn for turn in state.takers.values())
-
-
 def takes(ws: WorkerHandle, task_class: TaskClass, now: float) -> bool:
     """Return whether a member of a class has room for the next of its tasks.
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ..assignment.assignment import is_offered
 from ..invariants.checking import unless
 from ..moves.transitions import enqueue, move, note_ready
 from ..moves.unrunnable import file_unrunnable
@@ -150,7 +149,7 @@ def assign_to_full(
     for task_class in list(state.ready):
         if not task_class.takes_thread:
             continue  # it needs no thread, and was placed
-        if not is_offered(state, task_class):
+        if not _is_offered(state, task_class):
             continue  # the next pass may find one that is not full
         members = _full_members(state, task_class)
         n_before = task_class.queue.n
@@ -169,6 +168,11 @@ def assign_to_full(
         if not n_left:
             state.call_after(0.0, _do_nothing)
             return
+
+
+def _is_offered(state: SchedulerState, task_class: TaskClass) -> bool:
+    """Return whether passes have offered the tasks of a class to all that might take one."""
+    return not task_class.resources or all(turn < task_class.turn for turn in state.takers.values())
 
 
 def place_scattered(
