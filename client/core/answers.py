@@ -12,6 +12,7 @@ from ...protocol.wire import messages as m
 from ...protocol.wire.failure import Failure, cancelled, unknown
 from .events import AnswersReceived, EndSession
 from .fetching import take, turn_from
+from .lineage import supply_again
 from .recipes import has_recipe
 from .reconciling import is_of_no_use, submit_unsent
 from .releasing import release
@@ -187,6 +188,7 @@ def on_keys_started(core: ClientState, message: m.KeysStarted) -> None:
 
 
 def on_keys_unknown(core: ClientState, message: m.KeysUnknown) -> None:
+    kept: dict[FutureState, None] = {}
     for key in message.keys:
         state = core.table.states.get(key)
         if state is None or state.phase != SENT or key in core.barriers:
@@ -197,6 +199,7 @@ def on_keys_unknown(core: ClientState, message: m.KeysUnknown) -> None:
             continue
         if state.has_data or is_unreadable(state):
             move(core, state, KEPT)  # until a task reads it
+            kept[state] = None
         elif state.failure is not None:
             continue
         elif has_recipe(core, state):
@@ -205,6 +208,8 @@ def on_keys_unknown(core: ClientState, message: m.KeysUnknown) -> None:
             move(core, state, UNSENT)  # until all answers are here, and with them all unknown keys
         else:
             fail(core, state, LOST, unknown(key))
+    if kept and core.is_linked:
+        supply_again(core, kept)
     if core.unsent and core.is_linked:
         submit_unsent(core)
 

@@ -8,6 +8,7 @@ such a row is *delivered*, and runs only when the scheduler needs it for another
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from .recipes import has_recipe, recipe_of
@@ -17,6 +18,7 @@ from .tasks import (
     FINISHED,
     GONE,
     KEPT,
+    PENDING,
     RELEASED,
     SENT,
     UNSENT,
@@ -113,6 +115,17 @@ def supply(core: ClientState, states: list[FutureState], caller: tuple[int, str]
             submit_with_inputs(core, state, caller)
         elif has_recipe(core, state):
             move(core, state, UNSENT)
+
+
+def supply_again(core: ClientState, states: Container[FutureState]) -> None:
+    """Submit those of these states, whose results are here, that tasks wait for which were sent."""
+    for reader in core.table.snapshot():
+        spec = reader.spec
+        if reader.phase != SENT or reader.status != PENDING or spec is None or spec.args is None:
+            continue
+        task = spec.row(reader.key)
+        supply(core, [one for one in task.lineage if one in states], task.options.caller)
+    release_temporary(core)
 
 
 def release_temporary(core: ClientState) -> None:

@@ -111,6 +111,24 @@ def test_the_same_scheduler_is_told_when_all_that_it_lacks_was_submitted_again(b
     assert messages[-1] == Resubmitted()
 
 
+@pytest.mark.parametrize("is_columns", [False, True], ids=["task", "columns"])
+def test_a_result_that_is_here_is_submitted_again_when_a_task_waits_for_it(bench, is_columns):
+    """The new scheduler had found it at a worker, which is lost since then."""
+    bench.do(bench.task("a"))
+    bench.hear(ready(["a"]))
+    reader = bench.columns(["b"], [["a"]]) if is_columns else bench.task("b", "a")
+    bench.do(reader, bench.task("c"))
+    messages, _ = bench.hear(KeysUnknown(keys=["a"]))
+    (submit,) = messages.of(SubmitTasks)
+    assert submit.keys == ["a"]
+    assert submit.options[submit.option_of[0] if submit.option_of else 0]["delivered"]
+    assert bench.hear(KeysPending(keys=["a"])) == ([], [])
+    assert bench.state("a").has_data
+    bench.hear(ready(["b"]))
+    messages, _ = bench.hear(KeysUnknown(keys=["a"]))
+    assert not messages.of(SubmitTasks), "no task waits for it"
+
+
 def test_the_first_scheduler_is_not_told_that_everything_was_submitted_again():
     bench = Bench()
     bench.do(bench.task("a"))
