@@ -14,8 +14,8 @@ What differs from a task whose result is of no further use to its inputs:
 - If the last copy of an input is lost, the index is lost with it, because those that read it would
   miss parts. Workers give back the readers that they have not started: each would wait for the
   lost holder.
-- If a worker reports that it did not get parts, and the index names no holder of today for one of
-  its inputs, it is made again.
+- If a worker reports that it did not get parts, and the index names one for an input that does not
+  hold it today, it is made again.
 
 The scheduler knows neither the number of parts nor who reads which.
 """
@@ -120,6 +120,18 @@ def _is_stale(state: SchedulerState, task: SchedulerTask) -> bool:
     )
 
 
+def _misleads(state: SchedulerState, task: SchedulerTask) -> bool:
+    """Return whether an index names workers that do not hold an input today.
+
+    Each worker that it is sent to would find that out by itself, with one attempt for each of them.
+    """
+    named = state.record(NamedHolders)[task]
+    return any(
+        before is not dependency.replicas and any(ws not in dependency.replicas for ws in before)
+        for before, dependency in zip(named, task.dependencies, strict=True)
+    )
+
+
 def on_not_fetched(state: SchedulerState, _ws: WorkerHandle, keys: list[str]) -> None:
     """Make indexes again whose readers were sent to workers that do not have the parts."""
     if not state.record(NamedHolders):
@@ -130,9 +142,9 @@ def on_not_fetched(state: SchedulerState, _ws: WorkerHandle, keys: list[str]) ->
         for dependent in (task.dependents if task is not None else None) or ():
             if dependent.is_keeping:
                 found[dependent] = None
-    stale = [task for task in found if _is_stale(state, task)]
-    if stale:
-        replace_lost(state, stale)
+    misleading = [task for task in found if _misleads(state, task)]
+    if misleading:
+        replace_lost(state, misleading)
 
 
 def on_erred(state: SchedulerState, ws: WorkerHandle, message: m.AttemptsErred) -> None:

@@ -204,6 +204,26 @@ def test_an_index_that_names_nobody_who_has_an_input_is_made_again() -> None:
     board.drop_rest()
 
 
+def test_an_index_that_names_one_who_has_an_input_no_more_is_made_again() -> None:
+    """Another one that it names has it; but each reader would ask the wrong one first."""
+    board = Board()
+    names = {board.worker("first"): "tcp://first", board.worker("second"): "tcp://second"}
+    shuffle(board, board.client())
+    at = board.where("a0")
+    assert at is not None
+    board.finish(at, "a0")
+    (other,) = names.keys() - {at}
+    board.send(other, m.ReplicasAdded(keys=["a0"], attempts=[board.attempt("a0")]))
+    out = board.finish(board.where("a1"), "a1")  # type: ignore[arg-type]
+    index = index_sent(out, board.where("index"))  # type: ignore[arg-type]
+    assert dict(holders(index))["a0"] == [names[at], names[other]]
+    put_done(board, board.where("index"))  # type: ignore[arg-type]
+    out = missing(board, other, "a0", names[at])
+    index = index_sent(out, board.where("index"))  # type: ignore[arg-type]
+    assert dict(holders(index))["a0"] == [names[other]]
+    board.drop_rest()
+
+
 def test_the_loss_of_a_holder_is_reported_to_those_that_read_parts_of_its_data() -> None:
     board, first, second, _ = two_workers()
     reader = board.where("index")
