@@ -32,7 +32,6 @@ from ...client.core.features.cluster import cluster_of
 from ...client.dask.absent_names import unknown_option
 from ...client.display import describing
 from ...client.display.painting import FIRST_LINE_S, make_painter
-from ...client.insight.asking import ask
 from ...client.insight.cluster_info import workers_there
 from ...client.modes import Mode, as_result, waits
 from ...client.shell.current import close_all as close_all_clients
@@ -47,7 +46,7 @@ from ..cluster import Cluster
 from ..processes.in_thread import in_thread
 from .arguments import choose_name, lifetime_of, texts_of, walltime_of
 from .errors import JobsFailed, JobsNotReady
-from .leaving import let_leave
+from .leaving import let_leave, recount
 from .ledger import JobState, Ledger, WorkerJob
 from .serving import OwnScheduler, make_folder
 from .watching import JobWatch
@@ -294,16 +293,6 @@ class JobCluster(Cluster[Mode]):
         n_jobs = math.ceil(n / self.processes)
         return n_jobs if self.max_jobs is None else min(n_jobs, self.max_jobs)
 
-    async def _recount(self, client: Any) -> None:
-        """Note the workers of each job, as some may have joined or left."""
-        workers: dict[str, tuple[str, str]] = {}
-        async for page in ask(client._running(), "workers"):
-            for worker in page["workers"].values():
-                if not worker["is_leaving"]:
-                    workers[worker["name"]] = worker["id"], worker["supervisor"]
-        with self._lock:
-            self._ledger.note_workers(workers)
-
     async def _scale_to(self, client: Client, n: int, losses: str = "keep") -> list[str]:
         with self._lock:
             if self._ledger.has_given_up:
@@ -329,7 +318,7 @@ class JobCluster(Cluster[Mode]):
         """Have jobs for `n` workers; return what becomes of workers that are too many."""
         n_held = self._jobs_for(n) if self._adaptation is None else 0
         await in_thread(lambda: self._jobs.hold(n_held))
-        await self._recount(client)
+        await recount(client, self._ledger, self._lock)
         with self._lock:
             n_fewer = len(self._ledger.counting()) - self._jobs_for(n)
             idle = self._ledger.without_workers()[: max(n_fewer, 0)]
@@ -439,7 +428,7 @@ class JobCluster(Cluster[Mode]):
                     painter.paint({"rows": [_progress(n_there, n, note)], "seconds": seconds})
                     was_painted = was_painted or seconds >= FIRST_LINE_S
             await arriving
-            await self._recount(client)
+            await recount(client, self._ledger, self._lock)
         except asyncio.CancelledError:
             arriving.cancel()
             raise

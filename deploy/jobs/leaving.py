@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 _MAX_ASKED: Final = 1000
 
 
+async def recount(client: Client[Any], ledger: Ledger, lock: threading.Lock) -> None:
+    """Note the workers of each job, as some may have joined or left."""
+    workers: dict[str, tuple[str, str]] = {}
+    async for page in ask(client._running(), "workers"):
+        for worker in page["workers"].values():
+            if not worker["is_leaving"]:
+                workers[worker["name"]] = worker["id"], worker["supervisor"]
+    with lock:
+        ledger.note_workers(workers)
+
+
 async def let_leave(
     client: Client[Any], ledger: Ledger, lock: threading.Lock, n: int, losses: str
 ) -> dict[str, Any]:
@@ -40,11 +51,15 @@ async def let_leave(
             for i, reason in page["kept"]:
                 rows |= {name: _kept(name, reason) for name in candidates[i].workers}
     jobs = jobs[:n]
+    have_joined = False
     for job in jobs:
         job.is_ending = True
         if len(job.workers) < ledger.n_processes:  # the others may be on their way
             for supervisor in {supervisor for _, supervisor in job.workers.values()}:
-                await scaling.have_places(engine, supervisor, len(job.workers))
+                names = await scaling.have_places(engine, supervisor, len(job.workers))
+                have_joined = have_joined or len(names) > len(job.workers)
+    if have_joined:  # a supervisor gives up only those that have not
+        await recount(client, ledger, lock)
     arguments: dict[str, Any] = {"order": uuid.uuid4().hex, "wait": False}
     arguments["losses"] = "drop" if losses == "drop" else "wait"
     arguments["workers"] = [worker for job in jobs for worker, _ in job.workers.values()]

@@ -16,6 +16,7 @@ from tests.deploy.daemons import daemon, gone
 from tests.deploy.jobs.own_cluster import OwnProcesses
 from tests.leaks import wait_until
 from weft.deploy.jobs.errors import JobsNotReady
+from weft.deploy.jobs.ledger import Ledger
 from weft.protocol.errors import ConfigError
 
 pytestmark = [pytest.mark.slow, pytest.mark.shares_resources]
@@ -79,6 +80,23 @@ def test_a_job_that_waits_for_room_ends_when_its_results_may_be_dropped(cluster)
         assert client.scale(0, drop=True, wait=True, timeout=60)
         assert names_of(client) == []
         assert not future.done()
+
+
+def test_a_worker_that_joins_while_its_job_is_ended_leaves_with_the_others(cluster, monkeypatch):
+    noted, counts = Ledger.note_workers, []
+
+    def note_one(ledger, workers):
+        """Leave out, the first time, one that joins right after."""
+        counts.append(len(workers))
+        noted(ledger, workers if len(counts) > 1 else dict([*workers.items()][:1]))
+
+    with weft.Client(cluster) as client:
+        cluster.scale(1)
+        cluster.wait_for_workers(2, timeout=60)
+        monkeypatch.setattr(Ledger, "note_workers", note_one)
+        client.scale(0, wait=True, timeout=60)
+        assert counts == [2, 2]
+        assert names_of(client) == []
 
 
 def test_a_cluster_adapts_in_whole_jobs(cluster):
