@@ -8,6 +8,7 @@ import weft
 from tests.browser import chromium
 from tests.deploy.http.test_detail_pages import bad, wait_for_file
 from tests.deploy.http.test_in_chromium import CONTRASTS, UNNAMED
+from tests.tools.find import tool
 from weft.deploy.local.cluster import LocalCluster
 from weft.protocol.trust.page_access import link_into
 from weft.protocol.wire.levels import Level
@@ -19,6 +20,7 @@ TEXT = "(document.querySelector('main')?.innerText || '')"
 
 @pytest.fixture(scope="module")
 def cluster():
+    tool("chromium")  # without it nothing would end the tasks of the tests that are skipped
     with LocalCluster(
         n_workers=1, threads_per_worker=2, dashboard_address="127.0.0.1:0"
     ) as cluster:
