@@ -25,8 +25,10 @@ def _on_worker_gone(state: SchedulerState, ws: WorkerHandle, departure: Departur
 
 
 def _may_submit(state: SchedulerState, ws: WorkerHandle, _options: Info, attempt: int) -> bool:
-    """Return whether an attempt runs whose row waits."""
-    return recovery_of(state).find(ws, attempt) is not None
+    """Return whether an attempt runs whose row waits, or beside the current one of its task."""
+    recovery = recovery_of(state)
+    twin = recovery.twins.get(attempt)
+    return recovery.find(ws, attempt) is not None or (twin is not None and twin[0] is ws)
 
 
 # -- invariants ------------------------------------------------------------------------------------

@@ -256,6 +256,24 @@ def test_the_twin_of_an_attempt_that_finished_is_dropped(board):
     assert board.rest() == ["ResultsReady"]
 
 
+def test_a_twin_may_submit_as_the_current_attempt_may(board):
+    client, worker, other = board.client(), board.worker("w"), board.worker("other")
+    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
+    first = board.attempt("a")
+    board.close(worker)
+    board.pass_time(6.0)
+    board.come_back("w", running={"a": first})
+    assert board.where("a") == other
+    in_task = board.client("tasks of w", worker_id="id of w")
+    out = board.send(in_task, graph("child", attempt=first))
+    assert out.of(in_task, m.KeysErred) == []
+    assert board.states("child") == ["processing"]
+    outsider = board.client("tasks of other", worker_id="id of other")
+    (erred,) = board.send(outsider, graph("foreign", attempt=first)).of(outsider, m.KeysErred)
+    assert erred.failures[0][0] == "not-permitted"
+    board.drop_rest()
+
+
 def test_a_twin_takes_the_place_of_an_attempt_whose_worker_is_lost(board):
     client, worker, other = board.client(), board.worker("w"), board.worker("other")
     board.send(client, graph("a", workers=["w"], allow_other_workers=True))
