@@ -198,7 +198,7 @@ class Feature:
     refusing: Hooks[RefusingHook] = ()
     #: a client in a task submits for no attempt that runs: the task for which it does, if any
     acts_for: Hooks[Callable[[SchedulerState, TaskOptions], SchedulerTask | None]] = ()
-    #: whether tasks may be submitted on behalf of an attempt that does not run, by their options
+    #: whether tasks may be submitted on behalf of an attempt that is not current, by their options
     may_submit: Hooks[Callable[[SchedulerState, WorkerHandle, dict[str, Any], int], bool]] = ()
     #: tasks are submitted while there is none
     first_submitted: Hooks[StateHook] = ()

@@ -6,7 +6,7 @@ that the scheduler has sent to that worker alone. It may send fewer messages tha
 declare. Each of its submissions names the attempt on whose behalf it is made: that of a task which
 runs on that worker now, and which a client has submitted, or such a task. So the right to submit
 follows from that client's, through any number of tasks, and ends with each of them. An attempt
-that has ended may count further (`Feature.may_submit`).
+that has ended, or runs beside the current one, may count further (`Feature.may_submit`).
 
 What is submitted on behalf of a task belongs to the turns of the client for which that task runs,
 and has its place in the queue: right behind it. So recursion goes depth first, and few tasks wait
