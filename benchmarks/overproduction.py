@@ -69,7 +69,7 @@ class Most:
 def run_scheduler(path: str, arguments: list[str]) -> None:
     """Run `weft scheduler` with a feature more, which writes what it has seen to a file."""
     from weft.deploy.cli.command import main as run_command
-    from weft.scheduler import server
+    from weft.scheduler import configuring
     from weft.scheduler.core.feature import Feature
     from weft.scheduler.core.state import SchedulerState
 
@@ -100,7 +100,7 @@ def run_scheduler(path: str, arguments: list[str]) -> None:
         started=(begin,),
         finishing=(write,),
     )
-    server.FEATURES = (*server.FEATURES, watch)  # type: ignore[misc]
+    configuring.FEATURES = (*configuring.FEATURES, watch)  # type: ignore[misc]
     run_command(["scheduler", *arguments])
 
 
