@@ -229,12 +229,19 @@ def test_a_worker_that_comes_back_too_late_is_merged_with_what_was_placed_again(
     assert not recovery_of(board.state).twins
 
 
-def test_tasks_behind_an_attempt_that_a_kept_result_ends_are_placed_again(board):
+def moved_from_a_lost_worker(board):
+    """Let "a" be assigned anew; return the client, the other worker, and the first attempt."""
     client, worker, other = board.client(), board.worker("w"), board.worker("other")
     board.send(client, graph("a", workers=["w"], allow_other_workers=True))
     first = board.attempt("a")
     board.close(worker)
     board.pass_time(6.0)
+    assert board.where("a") == other
+    return client, other, first
+
+
+def test_tasks_behind_an_attempt_that_a_kept_result_ends_are_placed_again(board):
+    client, other, first = moved_from_a_lost_worker(board)
     board.send(client, graph(":a -> b"))
     ahead = board.attempt("b")
     assert (board.where("a"), board.where("b")) == (other, other)
@@ -244,11 +251,7 @@ def test_tasks_behind_an_attempt_that_a_kept_result_ends_are_placed_again(board)
 
 
 def test_the_twin_of_an_attempt_that_finished_is_dropped(board):
-    client, worker, other = board.client(), board.worker("w"), board.worker("other")
-    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
-    first = board.attempt("a")
-    board.close(worker)
-    board.pass_time(6.0)
+    _, other, first = moved_from_a_lost_worker(board)
     assert board.where("a") == other
     back = board.come_back("w", running={"a": first})
     assert list(recovery_of(board.state).twins) == [first]
@@ -257,11 +260,7 @@ def test_the_twin_of_an_attempt_that_finished_is_dropped(board):
 
 
 def test_a_twin_may_submit_as_the_current_attempt_may(board):
-    client, worker, other = board.client(), board.worker("w"), board.worker("other")
-    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
-    first = board.attempt("a")
-    board.close(worker)
-    board.pass_time(6.0)
+    _, other, first = moved_from_a_lost_worker(board)
     board.come_back("w", running={"a": first})
     assert board.where("a") == other
     in_task = board.client("tasks of w", worker_id="id of w")
@@ -275,11 +274,7 @@ def test_a_twin_may_submit_as_the_current_attempt_may(board):
 
 
 def test_a_twin_takes_the_place_of_an_attempt_whose_worker_is_lost(board):
-    client, worker, other = board.client(), board.worker("w"), board.worker("other")
-    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
-    first = board.attempt("a")
-    board.close(worker)
-    board.pass_time(6.0)
+    _, other, first = moved_from_a_lost_worker(board)
     back = board.come_back("w", running={"a": first})
     board.close(other)
     board.pass_time(6.0)
@@ -288,11 +283,7 @@ def test_a_twin_takes_the_place_of_an_attempt_whose_worker_is_lost(board):
 
 def test_a_twin_that_has_not_begun_takes_no_place(board):
     """It may wait for an input that was lost: it was not the current attempt then."""
-    client, worker, other = board.client(), board.worker("w"), board.worker("other")
-    board.send(client, graph("a", workers=["w"], allow_other_workers=True))
-    first = board.attempt("a")
-    board.close(worker)
-    board.pass_time(6.0)
+    _, other, first = moved_from_a_lost_worker(board)
     back = board.come_back("w", running={"a": first})
     row = {"attempts": [board.attempt("a")], "durations_us": [1000]}
     out = board.send(other, m.AttemptsErred(**row, failures=[["exception", "a", "ValueError"]]))
