@@ -41,7 +41,7 @@ def why_not(state: SchedulerState, ws: WorkerHandle) -> str:
 def _advice(ws: WorkerHandle) -> str:
     """Return what helps a paused worker, if its memory is not that of results or its disk slow."""
     if ws.resident_nbytes - managed_nbytes(ws) <= managed_nbytes(ws):
-        # What is released, written to disk or moved makes room.
+        # Results that are released, written to disk or moved make room.
         if ws.status is None or not ws.status.spilling_nbytes:
             return ""
         return (

@@ -287,7 +287,7 @@ def test_a_disk_that_takes_long_holds_up_who_adds_and_nobody_who_reads(
     with ThreadPoolExecutor(1) as pool:
         adding = pool.submit(kit.spiller.relieve, [])
         wait_until(lambda: kit.presses)
-        # What is being written is in memory as long, and is read and sent from there.
+        # A value that is being written is in memory as long, and is read and sent from there.
         assert (kit.store.load(1) == 1).all()
         assert (loads(kit.store.pack(2, "k")) == 2).all()
         assert not adding.done()
